@@ -1,0 +1,103 @@
+"""What the outside may see and ask: the one face of the running daemon, for D-Bus and for tests.
+
+What lives here: frozen records and one protocol. The supervisor is behind it; the bus, the terminal and any later door
+stand before it and know nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from .events import Event
+
+
+@dataclass(frozen=True, slots=True)
+class LaneView:
+    """A lane as it is now. `health`: ok, starting, stalled, no_device, muted, restarting. `state`: a turn.State's value."""
+
+    name: str
+    state: str
+    health: str
+    muted: bool
+    phrases: tuple[str, ...]
+    source: str
+    turn: int = 0
+    """The open turn, 0 where there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementRow:
+    """A thread's role, its kernel thread id, the cores that were wanted (empty: any) and the cores that are, read back."""
+
+    role: str
+    process: str
+    pid: int
+    tid: int
+    wanted: tuple[int, ...]
+    actual: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The whole daemon as it is now; `health` is the worst lane's, or `starting` before all are warm."""
+
+    version: str
+    health: str
+    muted: bool
+    lanes: tuple[LaneView, ...]
+    placement: tuple[PlacementRow, ...] = ()
+    models: Mapping[str, str] = field(default_factory=dict)
+    """Role to model id."""
+    statistics: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """An event on its way out. `sequence` counts from 1 for each lane and never skips."""
+
+    lane: str
+    sequence: int
+    event: Event
+    monotonic_us: int
+    realtime_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class LaneChanged:
+    """Something in a LaneView changed: the new one, whole."""
+
+    lane: LaneView
+
+
+@dataclass(frozen=True, slots=True)
+class HealthChanged:
+    """Something of the daemon itself changed (health, muted)."""
+
+    snapshot: Snapshot
+
+
+News = Published | LaneChanged | HealthChanged
+
+
+class Desk(Protocol):
+    """All calls are made in main's event loop. A lane that does not exist raises KeyError(lane); a call that cannot be
+    done now raises errors.VoicedError with one clear line."""
+
+    def snapshot(self) -> Snapshot: ...
+
+    def listen(self, callback: Callable[[News], None]) -> None:
+        """`callback` is called in the loop for each piece of news, in order; it must not block or raise."""
+
+    async def trigger(self, lane: str, options: Mapping[str, Any]) -> int:
+        """Opens a turn without a phrase; returns its id (the open turn's where one is open)."""
+
+    async def stop(self, lane: str) -> None:
+        """The speaker has finished: the open turn gives its final. Nothing where no turn is open."""
+
+    async def cancel(self, lane: str) -> None:
+        """Throws the open turn away."""
+
+    async def mute(self, lane: str | None, muted: bool) -> None:
+        """Mutes one lane, or all of them: its capture process ends."""
