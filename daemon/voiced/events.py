@@ -19,7 +19,7 @@ from typing import Any, Union
 class CloseReason(Enum):
     """Why a turn closed. The values are published: they may grow, never change."""
 
-    END_TOKEN = "end token"  # noqa: S105  the transducer said that the query is complete
+    END_TOKEN = "end token"
     SILENCE = "silence"
     NO_SPEECH = "no speech"
     NO_TEXT = "no text"
@@ -104,7 +104,18 @@ class AudioLost:
 
 @dataclass(frozen=True, slots=True)
 class Shutdown:
+    """The lane ends: every turn gets its final now, from the first pass."""
+
     sample: int
+
+
+@dataclass(frozen=True, slots=True)
+class FirstPass:
+    """The first pass's whole text of a turn that closed, its last word included."""
+
+    sample: int
+    turn: int
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,10 +221,11 @@ class OpenTurn:
 
 @dataclass(frozen=True, slots=True)
 class CloseTurn:
-    """Stop the transducer and the VAD; the machine sleeps again."""
+    """Stop the transducer and the VAD; the machine sleeps again. With `flush`, answer with FirstPass."""
 
     sample: int
     turn: int
+    flush: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +238,7 @@ class Rewrite:
     last: int
 
 
-Fact = Union[Confirmed, Trigger, SpeechProbability, Words, Stop, Cancel, AudioLost, Shutdown, Rewritten]
+Fact = Union[Confirmed, Trigger, SpeechProbability, Words, Stop, Cancel, AudioLost, Shutdown, FirstPass, Rewritten]
 Event = Union[Wake, WakeRefused, SpeechStarted, Partial, Endpoint, Final, TurnClosed]
 Order = Union[OpenTurn, CloseTurn, Rewrite]
 
