@@ -1,0 +1,152 @@
+"""What the wake heads hear: sound → log-mel → speech embedding, in streaming form.
+
+What lives here: the mel spectrogram in NumPy and the embedding model over it, each 80 ms computed once, equal to computing
+the whole file. What must not: scores and thresholds (wake.py).
+
+The mel spectrogram is the one that the embedding model was trained on: int16-range samples, frames of 400 samples under a
+periodic Hann window, centred in 512, every 160 samples; power; 32 triangles on Slaney's mel scale (linear to 1 kHz, then
+27 steps to a factor of 6.4; M. Slaney, Auditory Toolbox, 1998) from 60 to 3,800 Hz, each of unit area;
+10·log10(max(power, 1e-10)) / 10 + 2. There is no clamp against the loudest frame: it would make a frame depend on its
+neighbours in the block.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
+
+from ..audio import RATE, Samples
+from . import check_hop
+from .session import Port, open_session, zeros
+
+Floats = NDArray[np.float32]
+
+MEL_HOP = 160
+MEL_BINS = 32
+_FFT = 512
+_WINDOW = 400
+_LOW_HZ, _HIGH_HZ = 60.0, 3800.0
+
+HOP = 1280
+"""80 ms: one embedding."""
+
+TAIL = 480
+"""Samples kept before each hop: a multiple of MEL_HOP, so the frames stay on the file's own grid, and at least 512 − 160."""
+
+FRAMES_PER_HOP = HOP // MEL_HOP
+EMBEDDING_FRAMES = 76
+"""Mel frames under one embedding (775 ms)."""
+
+EMBEDDINGS = 16
+EMBEDDING_SIZE = 96
+
+HISTORY_HOPS = 25
+"""Hops after which nothing older can be seen: 16 embeddings of 76 frames every 8 are 196 frames, in 24.5 hops."""
+
+
+def _mel_scale(hertz: NDArray[np.float64]) -> NDArray[np.float64]:
+    linear = hertz * 3 / 200
+    return np.where(hertz < 1000, linear, 15 + np.log(np.maximum(hertz, 1000) / 1000) * 27 / np.log(6.4))
+
+
+def _hertz(mels: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.where(mels < 15, mels * 200 / 3, 1000 * np.exp((mels - 15) * np.log(6.4) / 27))
+
+
+def mel_filters() -> Floats:
+    """float32 (257, 32): the weight of each FFT bin in each mel band."""
+    low, high = _mel_scale(np.array([_LOW_HZ, _HIGH_HZ]))
+    corners = _hertz(np.linspace(low, high, MEL_BINS + 2))
+    bins = np.arange(_FFT // 2 + 1)[:, None] * RATE / _FFT
+    left, peak, right = corners[:-2], corners[1:-1], corners[2:]
+    triangles = np.minimum((bins - left) / (peak - left), (right - bins) / (right - peak))
+    return (np.maximum(triangles, 0) * 2 / (right - left)).astype(np.float32)
+
+
+class Mel:
+    """The mel spectrogram of as many frames as fit. Without state; any thread."""
+
+    def __init__(self) -> None:
+        pad = (_FFT - _WINDOW) // 2
+        hann = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(_WINDOW) / _WINDOW)
+        self._hann = np.pad(hann, pad).astype(np.float32)
+        weights = mel_filters()
+        self._used = slice(int(weights.any(1).argmax()), _FFT // 2 + 1 - int(weights[::-1].any(1).argmax()))
+        self._weights = np.ascontiguousarray(weights[self._used])
+
+    def __call__(self, samples: Floats) -> Floats:
+        """float32 (n,) in int16's range, n ≥ 512 → float32 ((n − 512) // 160 + 1, 32)."""
+        frames = sliding_window_view(samples, _FFT)[::MEL_HOP]
+        spectrum = np.fft.rfft(frames * self._hann)[:, self._used]
+        power = (spectrum.real**2 + spectrum.imag**2).astype(np.float32, copy=False)
+        mel: Floats = np.log10(np.maximum(power @ self._weights, np.float32(1e-10))) + np.float32(2)
+        return mel
+
+
+class WakeFeatures:
+    """The last 16 embeddings, one new one a step. One thread owns it.
+
+    At birth the rings hold what the embedding model gives for digital silence, and mel frames of ones: cold rings gave no
+    score for 1.98 s, and a phrase right after the start was missed.
+    """
+
+    hop = HOP
+
+    def __init__(self, embedding: Path, *, threads: int = 1) -> None:
+        port = Port("input_1", (None, EMBEDDING_FRAMES, MEL_BINS, 1))
+        self._session = open_session(embedding, inputs=[port], threads=threads)
+        self._mel = Mel()
+        silence = self._mel(zeros(_FFT))
+        self._born = self._embed(np.repeat(silence, EMBEDDING_FRAMES, axis=0)[None])
+        self._sound = zeros(TAIL + HOP)
+        self._frames = zeros(EMBEDDING_FRAMES, MEL_BINS)
+        self._window = zeros(EMBEDDINGS, EMBEDDING_SIZE)
+        self.reset()
+
+    def reset(self) -> None:
+        self._sound[:] = 0
+        self._frames[:] = 1
+        self._window[:] = self._born
+
+    def warm_up(self) -> None:
+        self.prime(np.zeros(EMBEDDINGS * HOP, np.int16))
+        self.step(np.zeros(HOP, np.int16))
+        self.reset()
+
+    def step(self, samples: Samples) -> Floats:
+        """int16 (1280,) → float32 (16, 96), the newest embedding last; valid until the next call."""
+        check_hop(self, samples)
+        sound, frames, window = self._sound, self._frames, self._window
+        sound[:TAIL] = sound[HOP:]
+        sound[TAIL:] = samples
+        frames[:-FRAMES_PER_HOP] = frames[FRAMES_PER_HOP:]
+        frames[-FRAMES_PER_HOP:] = self._mel(sound)
+        window[:-1] = window[1:]
+        window[-1] = self._embed(frames[None])[0]
+        return window
+
+    def prime(self, history: Samples) -> None:
+        """As if `history` (int16, whole hops, the oldest first) had been stepped since birth, in one batched run.
+
+        The last HISTORY_HOPS hops are all that can matter.
+        """
+        if len(history) % HOP or history.dtype != np.int16 or history.ndim != 1:
+            raise ValueError(f"WakeFeatures.prime wants int16 of whole hops of {HOP}; got {history.dtype} {history.shape}")
+        self.reset()
+        if not len(history):
+            return
+        sound = np.concatenate((self._sound[HOP:], history.astype(np.float32)))
+        mel = np.concatenate((self._frames, self._mel(sound)))
+        windows = sliding_window_view(mel, EMBEDDING_FRAMES, axis=0)[FRAMES_PER_HOP::FRAMES_PER_HOP]
+        embeddings = self._embed(windows[-EMBEDDINGS:].transpose(0, 2, 1))
+        self._sound[:] = sound[-TAIL - HOP :]
+        self._frames[:] = mel[-EMBEDDING_FRAMES:]
+        self._window[-len(embeddings) :] = embeddings
+
+    def _embed(self, frames: Floats) -> Floats:
+        """float32 (n, 76, 32) → (n, 96)."""
+        output = self._session.run({"input_1": np.ascontiguousarray(frames)[..., None]})[0]
+        return output.reshape(-1, EMBEDDING_SIZE)
