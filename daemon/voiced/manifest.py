@@ -291,7 +291,7 @@ class _Table:
         return value
 
     def is_table(self, key: str) -> bool:
-        return self._nodes[key].id == "mapping"
+        return bool(self._nodes[key].id == "mapping")
 
     def table(self, key: str) -> _Table:
         self._read.add(key)
