@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
+import textwrap
 import typing
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -61,12 +62,18 @@ def knob(
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A knob in its place: field name, resolved type, and the section class of its items (None unless a list of sections)."""
+    """A knob in its place, or a whole section in it.
+
+    type     the field's type, resolved; the section's class where `section`
+    item     class of the entries of a list of sections, else None
+    section  the field is a section of its own and has no value to check
+    """
 
     name: str
     type: Any
     knob: Knob
     item: type | None
+    section: bool = False
 
     @property
     def unit(self) -> str:
@@ -84,6 +91,10 @@ def rows(section: type) -> Mapping[str, Row]:
     hints = typing.get_type_hints(section)
     found = {}
     for field in dataclasses.fields(section):
+        if "knob" not in field.metadata:
+            kind = hints[field.name]
+            found[field.name] = Row(field.name, kind, Knob(field.default, kind.__doc__ or ""), None, section=True)
+            continue
         first = (typing.get_args(hints[field.name]) or (None,))[0]
         item = first if dataclasses.is_dataclass(first) else None
         found[field.name] = Row(field.name, hints[field.name], field.metadata["knob"], typing.cast("type | None", item))
@@ -100,6 +111,8 @@ def show(value: object) -> str:
     if isinstance(value, str):
         escaped = value.replace("\\", "\\\\").replace('"', '\\"')
         return f'"{escaped}"'
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
     return repr(value)
 
 
@@ -163,11 +176,16 @@ def to_plain(section: Any) -> dict[str, Any]:
 def from_plain(kind: type[S], plain: Mapping[str, Any]) -> S:
     """The section that `to_plain` made this of; ValueError names the first key that is missing, unknown or does not fit."""
     table = rows(kind)
-    if odd := set(plain) ^ set(table):
+    if not isinstance(plain, Mapping):
+        raise ValueError(f"{kind.__name__}: must be a mapping; got {plain!r}")
+    if odd := set(map(str, plain)) ^ set(table):
         raise ValueError(f"{kind.__name__}: missing or unknown: {', '.join(sorted(odd))}")
     values: dict[str, Any] = {}
     for name, row in table.items():
         value = plain[name]
+        if row.section:
+            values[name] = from_plain(row.type, value)
+            continue
         if not fits(row, value):
             raise ValueError(f"{kind.__name__}.{name}: must be {wanted(row)}; got {value!r}")
         if row.item:
@@ -181,38 +199,38 @@ def from_plain(kind: type[S], plain: Mapping[str, Any]) -> S:
 
 def explain(row: Row) -> str:
     """One sentence and what the value may be: the comment above a knob and its entry in the manual."""
-    tail = "" if row.knob.live else "; wants a restart"
-    return f"{row.knob.sentence} ({wanted(row)}{tail})"
+    if row.section:
+        return row.knob.sentence
+    tail = "" if row.knob.live or row.item else "; wants a restart"
+    return f"{row.knob.sentence} [{wanted(row)}{tail}]"
 
 
-def render(section: Any, indent: str) -> Iterator[str]:
-    """Lines of YAML for a section, each knob under its comment."""
+def render(section: Any, indent: str = "") -> Iterator[str]:
+    """Lines of YAML for a section, each knob under its comment, each section of it after an empty line."""
     for name, row in rows(type(section)).items():
-        yield from comment(explain(row), indent)
         value = getattr(section, name)
-        if not row.item:
+        if not indent:
+            yield ""
+        yield from _comment(explain(row), indent)
+        if row.section:
+            yield f"{indent}{name}:"
+            yield from render(value, indent + "  ")
+        elif not row.item or not value:
             yield f"{indent}{name}: {show(value)}"
         else:
-            yield f"{indent}{name}:" if value else f"{indent}{name}: []"
-            yield from render_items(value, indent + "  ")
+            yield f"{indent}{name}:"
+            for number, item in enumerate(value):
+                yield from _entry(item, indent + "  ", commented=not number)
 
 
-def render_items(items: tuple[Any, ...], indent: str) -> Iterator[str]:
-    """Lines of YAML for a list of sections: comments on the first entry only."""
-    for number, item in enumerate(items):
-        lead = f"{indent}- "
-        for name, row in rows(type(item)).items():
-            if not number:
-                yield from comment(explain(row), indent if lead.strip() else indent + "  ")
-            yield f"{lead}{name}: {show(getattr(item, name))}"
-            lead = f"{indent}  "
+def _entry(item: Any, indent: str, *, commented: bool) -> Iterator[str]:
+    lead = f"{indent}- "
+    for name, row in rows(type(item)).items():
+        if commented:
+            yield from _comment(explain(row), indent if "-" in lead else lead)
+        yield f"{lead}{name}: {show(getattr(item, name))}"
+        lead = f"{indent}  "
 
 
-def comment(text: str, indent: str, width: int = 110) -> Iterator[str]:
-    line = f"{indent}#"
-    for word in text.split():
-        if len(line) + 1 + len(word) > width:
-            yield line
-            line = f"{indent}#"
-        line += f" {word}"
-    yield line
+def _comment(text: str, indent: str) -> Iterator[str]:
+    return iter(textwrap.wrap(text, 110, initial_indent=f"{indent}# ", subsequent_indent=f"{indent}# ", break_on_hyphens=False))

@@ -8,9 +8,17 @@ get). What must not: what a setting does. A section is a frozen record; `Setting
 
 from __future__ import annotations
 
+import os
+import stat
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from . import knobs
+from .boards import Board, board, spell
+from .errors import ConfigError
 from .knobs import knob
 
 _NAME = r"[A-Za-z0-9_-]{1,64}"
@@ -197,6 +205,205 @@ def defaults() -> Settings:
 
 def to_plain(settings: Settings) -> dict[str, Any]:
     """Dicts, lists and scalars that JSON keeps exactly: how child processes get their settings."""
-    from . import knobs
-
     return knobs.to_plain(settings)
+
+
+def from_plain(plain: Mapping[str, Any]) -> Settings:
+    """What `to_plain` made this of; ConfigError where it is anything else. Rules between keys are not tried again."""
+    try:
+        return knobs.from_plain(Settings, plain)
+    except ValueError as error:
+        raise ConfigError("settings", str(error)) from None
+
+
+# ── rules between keys ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+Broken = tuple[tuple[str, ...], str]
+"""The keys a rule is about, the one to change first, and what must be."""
+
+
+def _vad_leaves_speech(s: Settings) -> Iterator[Broken]:
+    if s.vad.off >= s.vad.on:  # else a probability between them begins and ends speech at once
+        yield ("vad.off", "vad.on"), "vad.off must be less than vad.on"
+
+
+def _capture_waits(s: Settings) -> Iterator[Broken]:
+    if s.capture.stall_ms < 2 * s.capture.block_ms:
+        yield ("capture.stall_ms", "capture.block_ms"), "capture.stall_ms must be at least twice capture.block_ms"
+    if s.capture.reopen_max_ms < s.capture.reopen_ms:
+        yield ("capture.reopen_max_ms", "capture.reopen_ms"), "capture.reopen_max_ms must be at least capture.reopen_ms"
+
+
+def _endpoint_order(s: Settings) -> Iterator[Broken]:
+    for shorter, longer in (("token_silence_ms", "silence_ms"), ("silence_ms", "too_long_ms"), ("no_speech_ms", "too_long_ms")):
+        if getattr(s.endpoint, shorter) > getattr(s.endpoint, longer):
+            yield (f"endpoint.{shorter}", f"endpoint.{longer}"), f"endpoint.{shorter} must be at most endpoint.{longer}"
+
+
+def _names_once(s: Settings) -> Iterator[Broken]:
+    for key, field, names in (
+        ("lanes", "name", [lane.name for lane in s.lanes]),
+        ("wake.phrases", "phrase", [phrase.phrase for phrase in s.wake.phrases]),
+    ):
+        count = Counter(names)
+        for at, name in enumerate(names):
+            if count[name] > 1 and name in names[:at]:
+                yield (f"{key}[{at}].{field}", f"{key}[{names.index(name)}].{field}"), f"each {field} must be in the list once"
+
+
+def _files_exist(s: Settings) -> Iterator[Broken]:
+    if s.models.path and not Path(s.models.path).is_dir():
+        yield ("models.path",), "must be a folder that exists"
+    for at, lane in enumerate(s.lanes):
+        if lane.source.startswith("file:") and not Path(lane.source.removeprefix("file:")).is_file():
+            yield (f"lanes[{at}].source",), "must be a file that exists"
+
+
+RULES = (_vad_leaves_speech, _capture_waits, _endpoint_order, _names_once, _files_exist)
+
+
+def check_board(settings: Settings, on: Board) -> list[Broken]:
+    """What of the placement cannot be on that board; works on any machine."""
+    p, threads = settings.placement, settings.second_pass.threads
+    ai = ("placement.second_pass_ai_cores",)
+    found: list[Broken] = []
+    for role in ("bus", "capture", "ears", "transducer", "second_pass"):
+        if absent := set(getattr(p, role)) - set(on.cores):
+            found.append(((f"placement.{role}",), f"must name {on.allows()}; {spell(tuple(absent))} cannot be"))
+    if p.second_pass_provider == "spacemit" and not on.ai_cores:
+        found.append((("placement.second_pass_provider", "placement.board"), f"must be cpu: the {on.name} board has no AI cores"))
+    elif p.second_pass_provider == "spacemit":
+        if set(p.second_pass_ai_cores) - set(on.ai_cores):
+            found.append((ai, f"must name AI cores, {spell(on.ai_cores)} on the {on.name}"))
+        if threads > on.ai_threads:
+            found.append((("second_pass.threads",), f"must be at most {on.ai_threads}, the threads the {on.name}'s AI cores bear"))
+        if p.second_pass_ai_cores and len(p.second_pass_ai_cores) != threads:
+            found.append(((*ai, "second_pass.threads"), "second_pass_ai_cores must have as many cores as second_pass.threads"))
+    elif p.second_pass_ai_cores:
+        found.append(((*ai, "placement.second_pass_provider"), "must be [] where second_pass_provider is cpu"))
+    return found
+
+
+def _look_up(settings: Settings, key: str) -> Any:
+    """The value at `lanes[0].name`."""
+    value: Any = settings
+    for part in key.split("."):
+        name, _, at = part.partition("[")
+        value = getattr(value, name)
+        if at:
+            value = value[int(at[:-1])]
+    return value
+
+
+def _default(key: str) -> Any:
+    kind: Any = Settings
+    *sections, name = [part.partition("[")[0] for part in key.split(".")]
+    for section in sections:
+        row = knobs.rows(kind)[section]
+        kind = row.item or row.type
+    return knobs.rows(kind)[name].knob.default
+
+
+# ── the file ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+SIZE_LIMIT = 256 * 1024
+"""Bytes of a settings file: the whole table with its comments is a twentieth of it."""
+
+LINES_LIMIT = 100
+"""Mistakes that are told one by one."""
+
+SYSTEM_FILE = Path("/etc/voiced/voiced.yaml")
+
+
+def find_config(explicit: Path | None = None) -> Path | None:
+    """The file to read: the one named, else the user's, else the system's; None where there is none (defaults)."""
+    if explicit is not None:
+        return explicit
+    home = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
+    user = Path(home).expanduser() / "voiced" / "voiced.yaml"
+    return next((path for path in (user, SYSTEM_FILE) if path.exists()), None)
+
+
+def read(path: Path | None, on: str = "") -> Settings:
+    """The settings of a file (None: defaults); ConfigError holds every mistake. `on` names a board against the file's own."""
+    if path is None:
+        return parse("", "defaults", on)
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):  # a pipe would be waited for
+            raise ConfigError(str(path), "must be a file; got a folder or a device", "name a settings file")
+        with path.open("rb") as file:
+            data = file.read(SIZE_LIMIT + 1)
+    except OSError as error:
+        raise ConfigError(str(path), f"cannot be read: {error.strerror}", "name a settings file with --config") from None
+    if len(data) > SIZE_LIMIT:
+        raise ConfigError(str(path), f"must be at most {SIZE_LIMIT // 1024} kB", "is this a settings file?")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ConfigError(f"{path}:{line}", f"must be UTF-8 text; got the byte 0x{data[error.start]:02x}") from None
+    return parse(text, str(path), on)
+
+
+def parse(text: str, name: str, on: str = "") -> Settings:
+    """The settings of a text; `name` stands before the line in its mistakes. See `read`."""
+    from .yamlread import Mistake, Reader, compose
+
+    node, mistakes = compose(text)
+    reader = Reader(mistakes)
+    settings = reader.section(Settings, node)
+    wrong = {mistake.key for mistake in mistakes}
+    broken = [item for rule in RULES for item in rule(settings)]
+    for keys, must in broken + check_board(settings, board(on or settings.placement.board)):
+        if wrong & set(keys):  # its default stands in for a wrong value: the rule would complain of what nobody wrote
+            continue
+        written = [key for key in keys if key in reader.lines] or list(keys[:1])
+        got = ", ".join(f"{knobs.show(_look_up(settings, key))}" for key in keys)
+        usual = ", ".join(knobs.show(_default(key)) for key in keys)
+        mistakes.append(Mistake(reader.line(written[0]), written[0], f"{must}; got {got}; default {usual}"))
+    if mistakes:
+        raise _all(mistakes, name)
+    return settings
+
+
+def _all(mistakes: list[Any], name: str) -> ConfigError:
+    mistakes.sort(key=lambda mistake: mistake.line)
+    lines = [f"{name}:{m.line}: {m.key}: {m.what}" if m.key else f"{name}:{m.line}: {m.what}" for m in mistakes]
+    if len(lines) > LINES_LIMIT:
+        lines[LINES_LIMIT:] = [f"{name}: {len(lines) - LINES_LIMIT} more mistakes"]
+    if len(lines) == 1:
+        return ConfigError("", lines[0], lines=tuple(lines))
+    return ConfigError(name, f"{len(mistakes)} mistakes, the first: {lines[0]}", lines=tuple(lines))
+
+
+def changes(old: Settings, new: Settings) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Keys that differ: those that a reload applies, and those that want a restart."""
+    live: list[str] = []
+    restart: list[str] = []
+
+    def compare(before: Any, after: Any, key: str) -> None:
+        for name, row in knobs.rows(type(before)).items():
+            was, now, path = getattr(before, name), getattr(after, name), f"{key}{name}"
+            if row.section:
+                compare(was, now, f"{path}.")
+            elif row.item and len(was) == len(now):
+                for at, pair in enumerate(zip(was, now, strict=True)):
+                    compare(*pair, f"{path}[{at}].")
+            elif was != now:
+                (live if row.knob.live else restart).append(path)
+
+    compare(old, new, "")
+    return tuple(live), tuple(restart)
+
+
+def render_yaml(settings: Settings | None = None) -> str:
+    """A settings file with every knob under its comment."""
+    head = (
+        "# Settings of voiced. Every knob is here with its default; leave out what you do not change.",
+        "# `voiced --check-config FILE` tells every mistake with its line. A reload applies what does not want a restart.",
+    )
+    return "\n".join((*head, *knobs.render(settings or defaults()))) + "\n"
+
+
+if __name__ == "__main__":
+    print(render_yaml(), end="")  # noqa: T201  this is the output asked for
