@@ -1,0 +1,147 @@
+"""The first pass: words while they are spoken, and the token that says that the query is complete.
+
+What lives here: one stream a turn through a streaming transducer, its text, and where its end token stands. What must not:
+the decision that a turn is over (endpoint.py). A new stream each turn, because the models' position code wraps.
+
+The model says </s> in the middle of its tokens. The text never shows it; a word after it takes it back, and the text goes
+on where it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ..audio import Samples, to_samples
+from ..events import Words
+from . import check_hop
+from .sherpa import Hypothesis, Stream, StreamingEngine, position
+
+END_TOKEN = "</s>"
+_WORD_START = "▁"
+
+_WARM_UP = 16_000
+"""Samples of silence: three chunks and the tail of any model we know."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransducerStatistics:
+    turns: int
+    samples: int
+    chunks: int
+    """Runs of the encoder."""
+    taken_back: int
+    """End tokens that a later word took back."""
+
+
+class Transducer:
+    """A streaming transducer. One thread owns it.
+
+    kind          of model, a key of sherpa.STREAMING
+    files         encoder, decoder, joiner, tokens
+    frame_ms      what one output frame is (sherpa-onnx takes every one for 40 ms)
+    lookahead_ms  what the encoder hears beyond a chunk before it answers; chunk_ms its chunk: together the algorithmic latency
+    tail_ms       silence that `finish` appends so that the last word comes out: at least chunk and look-ahead
+    end_token     whether the vocabulary has </s>
+    provider      from sherpa.provider
+    """
+
+    hop = 0
+
+    def __init__(
+        self,
+        kind: str,
+        files: Mapping[str, Path],
+        *,
+        frame_ms: float,
+        lookahead_ms: float,
+        chunk_ms: float,
+        tail_ms: float,
+        end_token: bool,
+        provider: str,
+        threads: int = 1,
+    ) -> None:
+        self._engine = StreamingEngine(kind, files, provider=provider, threads=threads)
+        self._frame_ms = frame_ms
+        self._end_token = end_token
+        self._tail = np.zeros(to_samples(tail_ms), np.int16)
+        self.latency = to_samples(chunk_ms + lookahead_ms)
+        """Samples between a frame and the answer to it at the most, computing apart."""
+        self._turns = self._samples = self._chunks = self._taken_back = 0
+        self.reset()
+
+    def reset(self) -> None:
+        """Between turns: no stream is open."""
+        self._stream: Stream | None = None
+        self._words: Words | None = None
+
+    def warm_up(self) -> None:
+        stream = self._engine.stream()
+        stream.accept(np.zeros(_WARM_UP, np.int16))
+        stream.finish()
+        stream.hypothesis()
+        self.reset()
+
+    def start(self, first: int) -> None:
+        """A new turn, whose sound begins at position `first`."""
+        self._stream = self._engine.stream()
+        self._first = self._end = first
+        self._words = Words(first, "")
+        self._turns += 1
+
+    def step(self, samples: Samples) -> Words | None:
+        """int16 (n,), right after what came before. Returns what is known when it is not what was known, else None.
+
+        Raises RuntimeError where no turn is open.
+        """
+        check_hop(self, samples)
+        stream, _ = self._open()
+        self._end += len(samples)
+        self._samples += len(samples)
+        chunks = stream.accept(samples)
+        self._chunks += chunks
+        return self._changed(stream.hypothesis()) if chunks else None
+
+    def finish(self) -> Words:
+        """The turn's sound is over: the last words, and the stream is closed. Raises RuntimeError where no turn is open."""
+        stream, _ = self._open()
+        self._chunks += stream.accept(self._tail) + stream.finish()
+        self._changed(stream.hypothesis())
+        _, words = self._open()
+        self.reset()
+        return Words(self._end, words.text, words.end_token, words.log_probability)
+
+    def _open(self) -> tuple[Stream, Words]:
+        if self._stream is None or self._words is None:
+            raise RuntimeError("Transducer: no turn is open; call start first")
+        return self._stream, self._words
+
+    def _changed(self, hypothesis: Hypothesis) -> Words | None:
+        _, before = self._open()
+        text, at = read(hypothesis, END_TOKEN if self._end_token else None)
+        token, log_probability = None, 0.0
+        if at is not None:
+            token = position(self._first, hypothesis.seconds[at], self._frame_ms)
+            log_probability = hypothesis.log_probabilities[at]
+        if (text, token) == (before.text, before.end_token):
+            return None
+        self._taken_back += before.end_token is not None and token != before.end_token
+        self._words = Words(self._end, text, token, log_probability)
+        return self._words
+
+    def statistics(self) -> TransducerStatistics:
+        return TransducerStatistics(self._turns, self._samples, self._chunks, self._taken_back)
+
+
+def read(hypothesis: Hypothesis, end_token: str | None) -> tuple[str, int | None]:
+    """The text, and the index of the first end token after the last word (None where there is none)."""
+    tokens = hypothesis.tokens
+    words = "".join(token for token in tokens if token != end_token)
+    text = " ".join(words.replace(_WORD_START, " ").split())
+    at = len(tokens)
+    while at and tokens[at - 1] == end_token:
+        at -= 1
+    return text, at if at < len(tokens) else None
