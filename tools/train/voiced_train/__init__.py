@@ -1,0 +1,1 @@
+"""Recipes that make voiced's own models: voices, synthesis, data, training. The daemon never imports this package."""
