@@ -1,0 +1,30 @@
+"""What all tests share: the models, and the recordings where they are at hand."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from voiced.models import DEFAULT_IDS, Library, default_library
+
+CHECKOUT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="session")
+def library() -> Library:
+    """The library that a daemon in this checkout would use. tools/test has fetched the default models; here nothing is fetched."""
+    found = default_library()
+    for model_id in DEFAULT_IDS:
+        found.find(model_id)
+    return found
+
+
+@pytest.fixture(scope="session")
+def data_dir() -> Path:
+    """The folder of recordings (manifest.jsonl and what it lists), which is not part of the repository."""
+    folder = Path(os.environ.get("VOICED_DATA") or CHECKOUT.parent / "shared" / "data")
+    if not (folder / "manifest.jsonl").is_file():
+        pytest.skip(f"no recordings: {folder}/manifest.jsonl is not there; set VOICED_DATA to the folder that has them")
+    return folder
