@@ -31,7 +31,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NoReturn, Protocol
 
 from ..errors import DeviceError, InternalError, VoicedError
@@ -64,7 +64,7 @@ class Job:
     rate: int | None = None
     channels: int = 1
     stall_ms: int = 1000
-    placement: Mapping[str, Any] | None = None
+    placement: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ class _Lane:
         self._untold += block.lost
         self.lost += block.lost
         try:
-            self.sock.send(pack(replace(block, sequence=self._sequence, lost=self._untold)), socket.MSG_NOSIGNAL)
+            self.sock.send(pack(replace(block, sequence=self._sequence, lost=self._untold)))
             self._untold = 0
         except BlockingIOError:
             self._untold += block.frames
@@ -193,7 +193,7 @@ class Capture:
             placement = _pin(job)
             stream, opened = self._opener(job)
             name = opened.device
-            self._link.send({"opened": {**{key: getattr(opened, key) for key in Opened.__slots__}, "placement": placement}})
+            self._link.send({"opened": {**asdict(opened), "placement": placement}})
             self._pump(stream, opened, job)
         except VoicedError as error:
             number = error.__cause__.errno if isinstance(error.__cause__, OSError) else 0
@@ -247,15 +247,11 @@ class Capture:
         self._link.send({"failed": {"error": str(error), "errno": number}})
 
 
-def _pin(job: Job) -> dict[str, Any] | None:
+def _pin(job: Job) -> dict[str, Any]:
     """Puts this thread, whose helpers in the sound library inherit it, on its cores; the row of what is, read back."""
-    if job.placement is None:
-        return None
-    from dataclasses import asdict
-
     from ..placement import pin
 
-    return asdict(pin("capture", job.placement.get("cores", ()), nice=job.placement.get("nice", 0)))
+    return asdict(pin("capture", job.placement.get("cores", ()), nice=job.placement.get("nice", 0), process="capture"))
 
 
 # ── the sound library ──────────────────────────────────────────────────────────────────────────────────────────────────
