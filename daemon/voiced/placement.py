@@ -71,32 +71,22 @@ def _refused(where: str, cores: Sequence[int], on: Board | None) -> PlacementErr
     return PlacementError(where, f"must name {(on or board()).allows()}; got {spell(cores)}", "correct it, or set [] for any core")
 
 
-def provider_string(provider: str, runtime_dir: Path, *, threads: int, ai_cores: Sequence[int] = ()) -> str:
-    """What sherpa-onnx takes for a provider, `name:file`, after writing that file (lines of key=value) into the runtime directory.
+def provider_options(provider: str, *, threads: int, ai_cores: Sequence[int] = ()) -> dict[str, str]:
+    """The lines that a provider's file wants for its threads, by key; stages/sherpa.py writes the file.
 
-    The file turns off the spinning of onnxruntime's workers: two threads that spin between calls cost 83 % of a core where they
-    cost 2.6 % without (measured, Silero VAD in real time). For `spacemit` it also has the provider's own thread options: where
-    only onnxruntime's count is set, twice as many start.
+    The SpaceMIT provider makes its own workers on the AI cores; where only onnxruntime's count is set, twice as many start.
 
-    ai_cores   one core a thread, or none: the provider chooses
-    Raises PlacementError where the counts differ or the file cannot be written: sherpa-onnx ends the process on an absent one.
+    ai_cores   one core a thread, or none: the provider chooses. Raises PlacementError where the counts differ.
     """
-    lines = ["SessionConfig.session.intra_op.allow_spinning=0"]
-    if provider == "spacemit":
-        lines.append(f"SPACEMIT_EP_INTRA_THREAD_NUM={threads}")
-        if ai_cores:
-            lines.append(f"SPACEMIT_EP_INTRA_THREAD_AFFINITY={';'.join(str(core) for core in ai_cores)}")
     if ai_cores and len(ai_cores) != threads:
         what = f"must name one core a thread; got {len(ai_cores)} for {threads} threads"
         raise PlacementError("placement.second_pass_ai_cores", what)
-    path = runtime_dir / f"{'-'.join([provider, str(threads), *map(str, ai_cores)])}.conf"
-    part = path.with_suffix(f".{os.getpid()}")
-    try:
-        part.write_text("\n".join(lines) + "\n")
-        part.replace(path)  # another process may be reading it
-    except OSError as error:
-        raise PlacementError(str(path), f"cannot be written: {error.strerror}", "the runtime directory must be writable") from None
-    return f"{provider}:{path}"
+    if provider != "spacemit":
+        return {}
+    options = {"SPACEMIT_EP_INTRA_THREAD_NUM": str(threads)}
+    if ai_cores:
+        options["SPACEMIT_EP_INTRA_THREAD_AFFINITY"] = ";".join(str(core) for core in ai_cores)
+    return options
 
 
 _LAUNCH = """

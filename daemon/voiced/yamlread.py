@@ -188,7 +188,7 @@ class Reader:
                 self.lines[path] = name.line
                 yield name.text, value
             else:
-                near = difflib.get_close_matches(name.text, known, 1)
+                near = difflib.get_close_matches(name.text, known, 1, 0.5)
                 advice = f"did you mean {near[0]}?" if near else f"known here: {', '.join(known)}"
                 self._complain(name, _clip(path), f"no such {'setting' if key else 'section'}; {advice}")
             seen.setdefault(name.text, name.line)
