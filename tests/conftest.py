@@ -6,7 +6,6 @@ import os
 from pathlib import Path
 
 import pytest
-
 from voiced.models import DEFAULT_IDS, Library, default_library
 
 CHECKOUT = Path(__file__).resolve().parents[1]
