@@ -1,6 +1,6 @@
 """Sound as numbers: positions, frames, the rechunker and the ring.
 
-What lives here: arithmetic on sample positions at 16 kHz and the two buffers that every lane needs. What must not: threads,
+What lives here: the frame and the two buffers that every lane needs. What must not: threads,
 clocks, files. A position is the index of a sample since the lane first started; it never goes back.
 """
 
@@ -12,21 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-RATE = 16_000
-"""Samples a second inside a lane, whatever the device gives."""
-
 Samples = NDArray[np.int16]
-"""Mono sound, int16, shape (n,), RATE samples a second."""
-
-
-def to_samples(milliseconds: float) -> int:
-    """Milliseconds to samples, rounded to the nearest: call it once, in a constructor."""
-    return round(milliseconds * RATE / 1000)
-
-
-def to_ms(samples: int) -> float:
-    """Samples to milliseconds, for people and for the log."""
-    return samples * 1000 / RATE
+"""Mono sound, int16, shape (n,), units.RATE samples a second."""
 
 
 def frozen(samples: Samples) -> Samples:
@@ -105,7 +92,8 @@ class Rechunker:
 class Ring:
     """The last `capacity` samples, read by position: a wake phrase's pre-roll and a turn's audio come from here.
 
-    A gap in the positions is filled with zeros, so that positions stay true. One thread writes and reads.
+    A gap in the positions is filled with zeros, so that positions stay true. One thread writes; others may read what it
+    has told them of, since `end` moves after the data and a reader lags by less than the capacity.
     """
 
     def __init__(self, capacity: int) -> None:
@@ -147,3 +135,8 @@ class Ring:
         count = end - first
         head = min(count, self.capacity - at)
         return frozen(np.concatenate((self._data[at : at + head], self._data[: count - head])))
+
+    def padded(self, first: int, end: int) -> Samples:
+        """The same, with zeros for what lies before the ring's first sample."""
+        held = self.read(max(first, self.first), end)
+        return frozen(np.concatenate((np.zeros(end - first - len(held), np.int16), held)))

@@ -38,6 +38,11 @@ class PlacementRow:
     wanted: tuple[int, ...]
     actual: tuple[int, ...]
 
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> PlacementRow:
+        """From the dict that `dataclasses.asdict` made, after JSON turned its tuples into lists."""
+        return cls(**{**plain, "wanted": tuple(plain["wanted"]), "actual": tuple(plain["actual"])})
+
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:

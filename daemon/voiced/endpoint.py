@@ -8,11 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .audio import to_samples
 from .events import CloseReason
-
-HARD_CAP_MS = 30_000
-"""No turn is longer, whatever the settings say: the second pass's memory follows it (334 MB at 30 s), and a radio never stops."""
+from .units import HARD_CAP_MS, to_samples
 
 TOKEN_GRACE_MS = 320
 """Speech that goes on longer than this after an end token takes it back. Less would be wrong: a VAD lets go 100 to 200 ms

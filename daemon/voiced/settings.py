@@ -20,16 +20,13 @@ from . import knobs
 from .boards import Board, board, spell
 from .errors import ConfigError
 from .knobs import knob
+from .units import HARD_CAP_MS
 
 _NAME = r"[A-Za-z0-9_-]{1,64}"
 _NAME_FORM = "a name of letters, digits, _ and -"
 _MODEL = r"[a-z0-9][a-z0-9._-]{0,99}"
 _MODEL_FORM = "the id of a model (voicectl models list)"
 _CORES_HIGH = 1023
-
-HARD_CAP_MS = 30_000
-"""No turn is longer, whatever the file says: the starter transducer's position code wraps there."""
-
 
 @dataclass(frozen=True, slots=True)
 class BusSettings:
@@ -111,8 +108,11 @@ class WakeSettings:
     phrases: tuple[PhraseSettings, ...] = knob((PhraseSettings(),), "Phrases listened for; none: only clients open turns.", low=0, high=16)
     refractory_ms: float = knob(1500.0, "After a decision the phrase is not decided again for so long.", low=0, high=60_000, live=True)
     phrase_end_ms: float = knob(245.0, "The phrase is taken to end so long after the first score that counts.", low=0, high=1000, live=True)
-    verify_hops: int = knob(2, "Scores waited for before the second stage decides.", low=1, high=25, live=True)
-    min_speech: float = knob(0.5, "Mean speech probability that the second stage wants over the phrase.", low=0, high=1, live=True)
+    verify_hops: int = knob(2, "Scores in a row, from the first that counts, that the second stage wants.", low=1, high=25, live=True)
+    verify_threshold: float = knob(0.9, "Score that each of them must keep.", low=0, high=1, live=True)
+    verify_speech: int = knob(
+        8, "Windows of 32 ms in the last 1.5 s that must be speech.", low=0, high=46, unit="windows", live=True
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from .audio import to_samples
 from .endpoint import Counts, Endpointer
 from .events import (
     AudioLost,
@@ -42,6 +41,7 @@ from .events import (
     Words,
 )
 from .segments import Hysteresis
+from .units import to_samples
 
 PHRASE_TAIL_MS = 300
 """A burst of speech that was already going on when the turn began is the wake phrase's own tail until it has lasted this
@@ -132,7 +132,8 @@ class TurnMachine:
         vad_off: float,
         vad_hop: int,
         min_speech_ms: float,
-        pad_ms: float,
+        lead_pad_ms: float,
+        tail_pad_ms: float,
         second_pass: bool,
         first_turn: int = 1,
         turn_step: int = 1,
@@ -142,7 +143,7 @@ class TurnMachine:
         self._vad_hop = vad_hop
         self._min_speech = to_samples(min_speech_ms)
         self._phrase_tail = to_samples(PHRASE_TAIL_MS)
-        self._pad = to_samples(pad_ms)
+        self._lead_pad, self._tail_pad = to_samples(lead_pad_ms), to_samples(tail_pad_ms)
         self._second_pass = second_pass
         self._first_turn, self._turn_step = first_turn, turn_step
         self.reset()
@@ -278,8 +279,8 @@ class TurnMachine:
             note = "shutting down" if self._second_pass else "no second pass"
             return done + self._rewritten(Rewritten(self._now, fact.turn, "", note))
         # only the speech and a margin: silence costs time and tempts an encoder-decoder to invent words
-        first = was.first if was.speech_first is None else max(was.first, was.speech_first - self._pad)
-        last = min(was.last, speech_end + self._pad)
+        first = was.first if was.speech_first is None else max(was.first, was.speech_first - self._lead_pad)
+        last = min(was.last, speech_end + self._tail_pad)
         return [*done, Rewrite(self._now, fact.turn, first, last)]
 
     def _rewritten(self, fact: Rewritten) -> list[Event | Order]:
@@ -289,6 +290,6 @@ class TurnMachine:
         note = fact.failure or ("" if fact.text else "the second pass heard nothing")
         text, source = (turn.text, TextSource.FIRST_PASS) if note else (fact.text, TextSource.SECOND_PASS)
         return [
-            Final(self._now, fact.turn, text, source, turn.text, note),
+            Final(self._now, fact.turn, text, source, turn.text, note, {"second_pass_ms": fact.compute_ms} if fact.compute_ms else {}),
             TurnClosed(self._now, fact.turn, turn.reason, turn.first, turn.last),
         ]

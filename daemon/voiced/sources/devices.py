@@ -13,9 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import DeviceError
-
-LANE_RATE = 16_000
-"""What a lane wants in the end (audio.RATE, which a process without NumPy cannot import)."""
+from ..units import RATE
 
 MOST_CHANNELS = 8  # arrays have up to 8; a sound server's plugin claims 64 and mixes them from whatever there is
 
@@ -109,5 +107,5 @@ def attempts(device: Device, rate: int | None, channels: int) -> list[tuple[int,
     """
     most = max(1, min(device.channels, MOST_CHANNELS))
     few = min(max(channels, 1), most)
-    tries = [(rate or LANE_RATE, few), (device.rate, few), (device.rate, most), (LANE_RATE, most)]
+    tries = [(rate or RATE, few), (device.rate, few), (device.rate, most), (RATE, most)]
     return list(dict.fromkeys(tries))

@@ -21,8 +21,9 @@ import numpy as np
 import soxr
 from numpy.typing import NDArray
 
-from ..audio import RATE, AudioFrame, Samples
+from ..audio import AudioFrame, Samples
 from ..errors import DeviceError
+from ..units import RATE
 from .blocks import DATAGRAM_LIMIT, Block, unpack
 
 _log = logging.getLogger(__name__)

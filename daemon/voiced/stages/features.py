@@ -18,7 +18,8 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from ..audio import RATE, Samples
+from ..audio import Samples
+from ..units import RATE
 from . import check_hop
 from .session import Port, open_session, zeros
 

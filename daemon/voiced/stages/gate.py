@@ -17,7 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ..audio import RATE, Samples, to_samples
+from ..audio import Samples
+from ..units import RATE, to_samples
 from . import check_hop
 
 _EDGES_HZ = (100, 250, 400, 550, 700, 900, 1150, 1400, 1750, 2150, 2600, 3200, 4000)

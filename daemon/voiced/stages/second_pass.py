@@ -12,7 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ..audio import RATE, Samples, to_samples
+from ..audio import Samples
+from ..units import RATE, to_samples
 from . import check_hop
 from .sherpa import OfflineEngine
 

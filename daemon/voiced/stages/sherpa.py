@@ -21,8 +21,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..audio import RATE, Samples, to_samples
+from ..audio import Samples
 from ..errors import ModelError
+from ..units import RATE, to_samples
 
 SHERPA_FRAME_S = 0.04
 """What sherpa-onnx takes one output frame for: subsampling by 4 of 10 ms, for every model."""

@@ -15,8 +15,9 @@ from pathlib import Path
 
 import numpy as np
 
-from ..audio import Samples, to_samples
+from ..audio import Samples
 from ..events import Words
+from ..units import to_samples
 from . import check_hop
 from .sherpa import Hypothesis, Stream, StreamingEngine, position
 

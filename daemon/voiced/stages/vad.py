@@ -12,7 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ..audio import RATE, Samples
+from ..audio import Samples
+from ..units import RATE
 from . import check_hop
 from .session import Port, open_session, zeros
 

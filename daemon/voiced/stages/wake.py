@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from ..audio import Samples, to_samples
+from ..audio import Samples
+from ..units import to_samples
 from .features import EMBEDDING_SIZE, EMBEDDINGS, HISTORY_HOPS, HOP, WakeFeatures
 from .session import Port, open_session, zeros
 

@@ -1,0 +1,176 @@
+"""Settings and models become stages, and stages a pipeline.
+
+What lives here: the one place that knows which setting goes to which constructor. What must not: threads, processes.
+`say` is told what is about to be loaded, so that when a library ends the whole process (sherpa-onnx does, on some bad
+models) whoever started the process can name the culprit.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from .audio import Ring, Samples
+from .endpoint import Endpointer
+from .errors import ModelError
+from .events import Rewrite, Rewritten
+from .models import Found, Library
+from .pipeline import RING_SECONDS, VAD_HOP, Ears, Pipeline, Scribe
+from .settings import Settings
+from .stages.gate import Gate
+from .stages.second_pass import SecondPass
+from .stages.sherpa import provider
+from .stages.transducer import Transducer
+from .stages.vad import Vad
+from .stages.wake import Crossing, SpeechVerifier, Stage1
+from .turn import TurnMachine
+from .units import RATE
+
+Say = Callable[[str], None]
+
+
+def new_ring() -> Ring:
+    return Ring(RING_SECONDS * RATE)
+
+
+def roles(settings: Settings) -> Mapping[str, str]:
+    """Role to model id, for each model that these settings want."""
+    models = settings.models
+    wanted = {"vad": models.vad, "transducer": models.transducer}
+    if settings.wake.phrases:
+        wanted["wake embedding"] = models.wake_embedding
+    wanted |= {f"wake phrase {phrase.phrase}": phrase.phrase for phrase in settings.wake.phrases}
+    if has_second_pass(settings):
+        wanted["second pass"] = models.second_pass
+    return wanted
+
+
+def has_second_pass(settings: Settings) -> bool:
+    return settings.second_pass.enabled and bool(settings.models.second_pass)
+
+
+def ears(settings: Settings, library: Library, ring: Ring, say: Say) -> Ears:
+    """Gate, wake stage 1 and VAD, warmed up. Built by the thread that will own them. Raises ModelError."""
+    phrases = settings.wake.phrases
+    vad = Vad(_find(library, settings.models.vad, "vad", say)["model"])
+    vad.warm_up()
+    gate = wake = None
+    if phrases:
+        embedding = _find(library, settings.models.wake_embedding, "wake-embedding", say)["model"]
+        heads = {phrase.phrase: _find(library, phrase.phrase, "wake-head", say)["model"] for phrase in phrases}
+        wake = Stage1(heads, embedding)
+        wake.warm_up()
+        if settings.gate.enabled:
+            gate = Gate(margin_db=settings.gate.margin_db, floor_dbfs=settings.gate.floor_dbfs, hold_ms=settings.gate.hold_ms)
+    # what is refused or ignored is the scribe's business, so a crossing here is forgotten once the score was low
+    crossings = [
+        Crossing(threshold=phrase.threshold, hops=phrase.hops, wait_hops=max(settings.wake.verify_hops, phrase.hops), refractory_ms=0)
+        for phrase in phrases
+    ]
+    return Ears(ring, gate, wake, vad, crossings, phrase_end_ms=settings.wake.phrase_end_ms)
+
+
+def scribe(
+    settings: Settings,
+    library: Library,
+    ring: Ring,
+    runtime_dir: Path,
+    say: Say,
+    rewrite: Callable[[Rewrite, Samples], Rewritten | None],
+    rest: Callable[[int], None],
+    *,
+    first_turn: int = 1,
+    turn_step: int = 1,
+) -> Scribe:
+    """Wake stage 2, transducer and machine, warmed up. Built by the thread that will own them. Raises ModelError."""
+    model = settings.models.transducer
+    files = _find(library, model, "transducer", say)
+    facts = library.model(model)
+    transducer = Transducer(
+        facts.kind,
+        files,
+        frame_ms=facts.frame_ms,
+        lookahead_ms=facts.lookahead_ms,
+        chunk_ms=facts.chunk_ms,
+        tail_ms=facts.tail_ms,
+        end_token=facts.end_token and settings.transducer.end_token,
+        provider=provider(runtime_dir),
+        threads=settings.transducer.threads,
+    )
+    transducer.warm_up()
+    wake = settings.wake
+    return Scribe(
+        ring,
+        machine(settings, first_turn, turn_step),
+        transducer,
+        SpeechVerifier(threshold=wake.verify_threshold, sustain=wake.verify_hops, min_speech=wake.verify_speech),
+        rewrite,
+        rest,
+        refractory_ms=wake.refractory_ms,
+        audio_lost_ms=settings.endpoint.audio_lost_ms,
+    )
+
+
+def second_pass(settings: Settings, library: Library, runtime_dir: Path, say: Say) -> SecondPass:
+    """The second pass, warmed up. Raises ModelError."""
+    model = settings.models.second_pass
+    files = _find(library, model, "second-pass", say)
+    stage = SecondPass(library.model(model).kind, files, provider=provider(runtime_dir), threads=settings.second_pass.threads)
+    stage.warm_up()
+    return stage
+
+
+def pipeline(settings: Settings, library: Library, runtime_dir: Path, say: Say = lambda _: None) -> Pipeline:
+    """The whole of it in one thread, the second pass included: nothing is measured against a deadline."""
+    ring = new_ring()
+    hearing = ears(settings, library, ring, say)
+    rewriter = second_pass(settings, library, runtime_dir, say) if has_second_pass(settings) else None
+
+    def rewrite(order: Rewrite, sound: Samples) -> Rewritten | None:
+        assert rewriter is not None  # the machine asks for none where the settings have none
+        return answer(rewriter, order.sample, order.turn, sound)
+
+    return Pipeline(hearing, scribe(settings, library, ring, runtime_dir, say, rewrite, hearing.rest))
+
+
+def answer(stage: SecondPass, sample: int, turn: int, sound: Samples) -> Rewritten:
+    """One turn through the second pass, timed; what goes wrong inside the library is the answer's failure."""
+    began = time.perf_counter_ns()
+    try:
+        text, failure = stage.decode(sound), ""
+    except Exception as error:  # its type is the library's own business; the turn keeps its first-pass text
+        text, failure = "", f"the second pass failed: {type(error).__name__}"
+    return Rewritten(sample, turn, text, failure, round((time.perf_counter_ns() - began) / 1e6, 3))
+
+
+def machine(settings: Settings, first_turn: int = 1, turn_step: int = 1) -> TurnMachine:
+    """The heart as the settings want it."""
+    endpoint, vad = settings.endpoint, settings.vad
+    return TurnMachine(
+        Endpointer(
+            token_threshold=endpoint.token_threshold,
+            token_silence_ms=endpoint.token_silence_ms,
+            silence_ms=endpoint.silence_ms,
+            no_text_ms=endpoint.no_text_ms,
+            no_speech_ms=endpoint.no_speech_ms,
+            too_long_ms=endpoint.too_long_ms,
+        ),
+        vad_on=vad.on,
+        vad_off=vad.off,
+        vad_hop=VAD_HOP,
+        min_speech_ms=vad.min_speech_ms,
+        lead_pad_ms=settings.second_pass.lead_pad_ms,
+        tail_pad_ms=settings.second_pass.tail_pad_ms,
+        second_pass=has_second_pass(settings),
+        first_turn=first_turn,
+        turn_step=turn_step,
+    )
+
+
+def _find(library: Library, model: str, role: str, say: Say) -> Mapping[str, Path]:
+    found: Found = library.find(model)
+    if found.model.role != role:
+        raise ModelError(model, f"its role is {found.model.role}, a {role} model is wanted here", "see `voicectl models list`")
+    say(f"{role} {model} ({next(iter(found.files.values())).parent})")
+    return found.files

@@ -1,0 +1,156 @@
+"""The capture processes as the main process sees them: one a device, shared by the lanes that name it.
+
+What lives here: which capture process there must be, which lanes are attached to it, when it is begun again. What must not:
+the sound (it goes from the capture process to the lane past us), the sound library.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import socket
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from . import wire
+from .children import Backoff, Child
+from .desk import PlacementRow
+from .settings import LaneSettings, Settings
+
+log = logging.getLogger("voiced")
+
+
+@dataclass(slots=True)
+class _Device:
+    """A device that at least one lane wants."""
+
+    name: str
+    backoff: Backoff
+    lanes: dict[str, LaneSettings] = field(default_factory=dict)
+    child: Child | None = None
+    opened: bool = False
+    failure: str = ""
+    row: PlacementRow | None = None
+
+
+class Captures:
+    """Runs in main's loop.
+
+    sound    called with a lane's name and the descriptor of its sound (taken over) when its device is open
+    failed   called with a lane's name and its new health when its device is not there
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        sound: Callable[[str, int], None],
+        failed: Callable[[str, str], None],
+        later: Callable[[float, Callable[[], None]], None],
+    ) -> None:
+        self._settings, self._sound, self._failed, self._later = settings, sound, failed, later
+        self._devices: dict[str, _Device] = {}
+        self._closing = False
+        self.restarts = 0
+
+    def attach(self, lane: LaneSettings) -> None:
+        """Gives the lane its device's sound now, or as soon as it can be had; a lane that is attached already gets a new socket."""
+        capture = self._settings.capture
+        device = self._devices.get(lane.source)
+        if device is None:
+            device = _Device(lane.source, Backoff(capture.reopen_ms / 1000, capture.reopen_max_ms / 1000))
+            self._devices[lane.source] = device
+        device.lanes[lane.name] = lane
+        if device.opened:
+            self._connect(device, lane.name)
+        elif device.child is None:
+            self._spawn(device)
+
+    def detach(self, lane: LaneSettings) -> None:
+        """The lane hears nothing any more; the process of a device that nobody hears ends."""
+        device = self._devices.get(lane.source)
+        if device is None or device.lanes.pop(lane.name, None) is None:
+            return
+        if not device.lanes:
+            del self._devices[lane.source]
+            if device.child:
+                device.child.kill()
+        elif device.child:
+            device.child.link.send({"detach": lane.name})
+
+    def close(self) -> None:
+        self._closing = True
+        for device in self._devices.values():
+            if device.child:
+                device.child.kill()
+
+    def rows(self) -> Iterable[PlacementRow]:
+        return [device.row for device in self._devices.values() if device.row]
+
+    def pids(self) -> dict[str, int]:
+        """Process id by device name."""
+        return {device.name: device.child.pid for device in self._devices.values() if device.child}
+
+    def _spawn(self, device: _Device) -> None:
+        if not device.lanes or device.child:
+            return
+        capture, placement = self._settings.capture, self._settings.placement
+        channels = [int(lane.channel) + 1 for lane in device.lanes.values() if lane.channel.isdecimal()]
+        job = {
+            "device": device.name,
+            "block_ms": round(capture.block_ms),
+            "rate": None,
+            "channels": max(channels, default=1),
+            "stall_ms": round(capture.stall_ms),
+            "placement": {"cores": list(placement.capture), "nice": placement.nice_capture},
+        }
+        device.child = Child("capture", device.name, job, self._said, self._exited)
+
+    def _connect(self, device: _Device, lane: str) -> None:
+        assert device.child
+        theirs, ours = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            device.child.link.send({"attach": lane}, (theirs.fileno(),))
+        self._sound(lane, ours.detach())
+
+    def _said(self, child: Child, message: wire.Message) -> None:
+        device = self._devices.get(child.name)
+        if device is None or device.child is not child:
+            return
+        match message.body:
+            case {"opened": what}:
+                self._opened(device, what)
+            case {"failed": {"error": line, "errno": number}}:
+                if line != device.failure:  # said once, not at every try
+                    log.warning("%s", line)
+                device.failure = line
+                self._lose(device, "stalled" if number == errno.ETIMEDOUT else "no_device")
+            case {"lost": lost}:
+                log.warning("%s has lost %d frames so far", device.name, lost)
+
+    def _opened(self, device: _Device, what: dict[str, Any]) -> None:
+        log.info("listening on %s (%s), %d Hz, %d ch: %s", what["device"], what["host"], what["rate"], what["channels"], what["why"])
+        device.opened, device.failure = True, ""
+        if what["placement"]:
+            device.row = PlacementRow.from_plain(what["placement"] | {"process": f"capture {device.name}"})
+        for lane in device.lanes:
+            self._connect(device, lane)
+
+    def _lose(self, device: _Device, health: str) -> None:
+        device.opened, device.row = False, None
+        for lane in device.lanes:
+            self._failed(lane, health)
+
+    def _exited(self, child: Child) -> None:
+        device = self._devices.get(child.name)
+        if device is None or device.child is not child:
+            return
+        device.child = None
+        if self._closing:
+            return
+        if device.opened:
+            log.warning("the capture process of %s %s; it is started again", device.name, child.describe_end())
+            self._lose(device, "no_device")
+        self.restarts += 1
+        self._later(device.backoff.delay(time.monotonic() - child.started), lambda: self._spawn(device))

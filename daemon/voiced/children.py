@@ -1,0 +1,125 @@
+"""Processes of ours, seen from the main process: started by exec, heard by their link, their death noticed at once.
+
+What lives here: one child and its life in an event loop. What must not: what it is for, whether it is begun again. There is no
+fork without exec and no multiprocessing: a killed holder of one of its locks would hang the rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from . import placement, wire
+
+# glibc gives each thread an arena of its own, 64 MiB of addresses that are never given back; two are enough for two threads
+ENVIRONMENT = {"MALLOC_ARENA_MAX": "2", "MALLOC_TRIM_THRESHOLD_": "131072", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+
+
+class Child:
+    """A running `voiced :ROLE`.
+
+    on_message   called in the loop for each message; takes over its descriptors
+    on_exit      called once in the loop when the process has ended and its last message was heard
+    """
+
+    def __init__(
+        self,
+        role: str,
+        name: str,
+        job: dict[str, Any],
+        on_message: Callable[[Child, wire.Message], None],
+        on_exit: Callable[[Child], None],
+    ) -> None:
+        self.role, self.name = role, name
+        self.loading = ""
+        """What it said last that it was loading: the culprit where a library ended the process."""
+        self.started = time.monotonic()
+        self.heard = self.started
+        """CLOCK_MONOTONIC seconds of its last message."""
+        self.closing = False
+        self.status: int | None = None
+        self._on_message, self._on_exit = on_message, on_exit
+        self.link, theirs = wire.Link.pair()
+        with theirs:
+            # a session of its own: ^C in a terminal is for the main process, which ends its children in order
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "voiced", f":{role}", str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+                env={**ENVIRONMENT, **os.environ, **placement.environment()},
+            )
+        self.pid = self._process.pid
+        self._pidfd = os.pidfd_open(self.pid)
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(self._pidfd, self._exited)
+        self._loop.add_reader(self.link.fileno(), self._hear)
+        self.link.send(job)
+
+    @property
+    def alive(self) -> bool:
+        return self.status is None
+
+    def describe_end(self) -> str:
+        """How it ended, in words."""
+        status = self.status or 0
+        how = f"was killed by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
+        return f"{how} while loading {self.loading}" if self.loading else how
+
+    def kill(self) -> None:
+        """Ends it now; on_exit follows."""
+        if self.alive:
+            self._process.kill()
+
+    def close(self) -> None:
+        """Closes its link, at which it ends by itself; on_exit follows."""
+        self.closing = True
+        if self.alive:
+            self._loop.remove_reader(self.link.fileno())
+            self.link.close()
+
+    def _hear(self) -> None:
+        while not self.closing:
+            try:
+                message = self.link.receive(0)
+            except EOFError:
+                self._loop.remove_reader(self.link.fileno())
+                return
+            if message is None:
+                return
+            self.heard = time.monotonic()
+            if "loading" in message.body:
+                self.loading = message.body["loading"]
+            else:
+                self._on_message(self, message)
+
+    def _exited(self) -> None:
+        self._loop.remove_reader(self._pidfd)
+        os.close(self._pidfd)
+        if not self.closing:
+            self._hear()  # what it said before it ended
+            self._loop.remove_reader(self.link.fileno())
+            self.link.close()
+        self.status = self._process.wait()
+        self._on_exit(self)
+
+
+class Backoff:
+    """How long to wait before something is begun again: doubled each time, from the start once it has lived for a while."""
+
+    def __init__(self, first_s: float, longest_s: float, healthy_s: float = 30.0) -> None:
+        self._first, self._longest, self._healthy = first_s, longest_s, healthy_s
+        self._next = first_s
+
+    def delay(self, lived_s: float) -> float:
+        """Seconds to wait, given how long it lived."""
+        if lived_s >= self._healthy:
+            self._next = self._first
+        delay, self._next = self._next, min(2 * self._next, self._longest)
+        return delay

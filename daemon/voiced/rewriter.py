@@ -1,0 +1,133 @@
+"""The second-pass process as the main process sees it: one queue for all lanes, bounded, in the order asked.
+
+What lives here: who waits, who is being decoded, and that each request is answered exactly once, whatever happens to the
+process. What must not: the text, the deadline (the lane has it), the model.
+
+One request at a time is with the process, so that its death costs that one alone; the others wait here for its successor.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from . import wire
+from .children import Backoff, Child
+from .desk import PlacementRow
+from .events import Rewritten, decode
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    lane: str
+    turn: int
+    sample: int
+    fd: int
+    """The turn's sound (wire.share); ours until it is answered."""
+
+
+class Rewriter:
+    """Runs in main's loop.
+
+    queue      requests that may wait; one more is answered at once with a failure
+    answered   called with a lane's name and its answer
+    failed     called with (child, line, exit code) when the process says it cannot be made ready, with ("", 0) when it ended
+    """
+
+    def __init__(
+        self,
+        job: dict[str, Any],
+        queue: int,
+        answered: Callable[[str, Rewritten], None],
+        failed: Callable[[Child, str, int], None],
+        later: Callable[[float, Callable[[], None]], None],
+    ) -> None:
+        self._job, self._queue, self._answered, self._failed, self._later = job, queue, answered, failed, later
+        self._waiting: deque[_Request] = deque()
+        self._running: _Request | None = None
+        self._child: Child | None = None
+        self._backoff = Backoff(0.2, 5.0)
+        self._closing = False
+        self._on_ready: Callable[[], None] = lambda: None
+        self.ready = False
+        self.rows: list[PlacementRow] = []
+        self._counts = {"second_pass_restarts": 0, "second_pass_refused": 0, "second_pass_done": 0}
+
+    def start(self, on_ready: Callable[[], None]) -> None:
+        self._on_ready = on_ready
+        self._spawn()
+
+    def _spawn(self) -> None:
+        self._child = Child("second-pass", "", self._job, self._said, self._exited)
+
+    def close(self) -> None:
+        """Ends the process; whatever waits is not answered any more."""
+        self._closing = True
+        if self._child:
+            self._child.kill()
+        self.forget(None)
+
+    def ask(self, lane: str, turn: int, sample: int, fd: int) -> None:
+        """Takes over `fd`."""
+        request = _Request(lane, turn, sample, fd)
+        if len(self._waiting) >= self._queue:
+            self._counts["second_pass_refused"] += 1
+            self._answer(request, "the second pass has too much to do")
+            return
+        self._waiting.append(request)
+        self._next()
+
+    def forget(self, lane: str | None) -> None:
+        """Drops what a lane waits for (None: all lanes): it is gone."""
+        for request in [request for request in self._waiting if lane in (None, request.lane)]:
+            self._waiting.remove(request)
+            os.close(request.fd)
+
+    def numbers(self) -> dict[str, float]:
+        return {**self._counts, "second_pass_waiting": len(self._waiting)}
+
+    def _next(self) -> None:
+        if self._running or not self._waiting or not self.ready or self._child is None:
+            return
+        request = self._running = self._waiting.popleft()
+        body = {"lane": request.lane, "turn": request.turn, "sample": request.sample}
+        if not self._child.link.send(body, (request.fd,)):
+            self._child.kill()  # it has one request at a time: a full socket means that it does not read
+
+    def _answer(self, request: _Request, failure: str) -> None:
+        os.close(request.fd)
+        self._answered(request.lane, Rewritten(request.sample, request.turn, "", failure))
+
+    def _said(self, child: Child, message: wire.Message) -> None:
+        match message.body:
+            case {"ready": rows}:
+                child.loading = ""
+                self.ready = True
+                self.rows = [PlacementRow.from_plain(row) for row in rows]
+                self._on_ready()
+            case {"rewritten": plain, "lane": lane}:
+                if self._running:
+                    os.close(self._running.fd)
+                    self._running = None
+                    self._counts["second_pass_done"] += 1
+                answer = decode(plain)
+                assert isinstance(answer, Rewritten)
+                self._answered(lane, answer)
+            case {"failed": line, "exit": code}:
+                self._failed(child, line, code)
+        self._next()
+
+    def _exited(self, child: Child) -> None:
+        self._child, self.ready = None, False
+        if self._running:
+            running, self._running = self._running, None
+            self._answer(running, "the second pass died")
+        if self._closing:
+            return
+        self._failed(child, "", 0)
+        self._counts["second_pass_restarts"] += 1
+        self._later(self._backoff.delay(time.monotonic() - child.started), self._spawn)

@@ -1,0 +1,336 @@
+"""Inside a lane process: its two threads, their cores, the queue between them, and the line to the main process.
+
+What lives here: threads and clocks around a pipeline that knows neither. *Ears* read the source and never wait for anybody;
+the *scribe* (transducer) takes what they heard in order; the main thread answers the main process and beats. What must not:
+a decision about a turn. A deadline or a dead source comes into the pipeline as a fact.
+
+A child of ours ends when its link closes: nothing survives the main process.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import socket
+import threading
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from . import assembly, placement, wire
+from .audio import Samples
+from .desk import PlacementRow
+from .errors import InternalError, VoicedError
+from .events import AudioLost, Cancel, Event, Final, Partial, Rewrite, Rewritten, Shutdown, Stop, Trigger, decode, encode
+from .models import default_library
+from .pipeline import Ears, Heard, Scribe
+from .settings import Settings, from_plain
+from .sources.microphone import Microphone
+from .sources.paced import PacedFile
+
+BEAT_SECONDS = 0.5
+"""The main process counts a lane as hung after some of these without a sign of life."""
+
+HEARD_LIMIT = 2048
+"""Facts that may wait for the scribe. One comes every 32 ms in a turn, so this is a minute: more than the ring holds."""
+
+OUTBOX_LIMIT = 1000
+"""Events that may wait for a main process that does not read: hours of turns. Partials only replace each other."""
+
+COMMANDS: Mapping[str, type[Trigger | Stop | Cancel]] = {"trigger": Trigger, "stop": Stop, "cancel": Cancel}
+
+
+class Outbox:
+    """Events to the main process, in order, never blocking: the newest partial only, at most OUTBOX_LIMIT of the others.
+
+    Any thread may put; a full socket keeps what is left for the next put or `flush`.
+    """
+
+    def __init__(self, link: wire.Link) -> None:
+        self._link = link
+        self._lock = threading.Lock()
+        self._waiting: deque[tuple[Event, int]] = deque()
+        self.lost = 0
+
+    def put(self, event: Event, arrived_ns: int) -> None:
+        with self._lock:
+            if self._waiting and isinstance(event, Partial) and isinstance(self._waiting[-1][0], Partial):
+                self._waiting.pop()
+            if len(self._waiting) >= OUTBOX_LIMIT:
+                self._waiting.popleft()
+                self.lost += 1
+            self._waiting.append((event, arrived_ns))
+            self._flush()
+
+    def flush(self) -> None:
+        with self._lock:
+            self._flush()
+
+    def _flush(self) -> None:
+        while self._waiting:
+            event, arrived_ns = self._waiting[0]
+            if not self._link.send({"event": encode(event), "arrived_ns": arrived_ns}):
+                return
+            self._waiting.popleft()
+
+
+class Lane:
+    """One lane: `run` returns the process's exit code."""
+
+    def __init__(self, link: wire.Link, job: dict[str, Any]) -> None:
+        self._link = link
+        self._outbox = Outbox(link)
+        self._settings: Settings = from_plain(job["settings"])
+        self._lane = next(lane for lane in self._settings.lanes if lane.name == job["lane"])
+        self._job = job
+        self._library = default_library(self._settings.models.path)
+        self._runtime_dir = Path(job["runtime_dir"])
+        self._ring = assembly.new_ring()
+        self._heard: queue.Queue[Heard | Rewritten | Shutdown | AudioLost | Cancel] = queue.Queue(HEARD_LIMIT)
+        self._overrun = 0
+        self._position = job["position"]
+        self._sources: queue.SimpleQueue[Microphone | PacedFile] = queue.SimpleQueue()
+        self._microphone: Microphone | None = None
+        self._failure: VoicedError | None = None
+        self._rows: list[PlacementRow] = []
+        self._ears: Ears
+        self._scribe: Scribe
+        self._deadlines: OrderedDict[int, float] = OrderedDict()
+        self._deadline_s = self._settings.second_pass.deadline_ms / 1000
+        self._state = "asleep"  # the one that main was told
+
+    def run(self) -> int:
+        # one after the other: a library that ends the process must be the one that was named last
+        if not (self._start("ears", self._hear, self._build_ears) and self._start("transducer", self._write, self._build_scribe)):
+            assert self._failure
+            self._link.send({"failed": str(self._failure), "exit": self._failure.exit_code})
+            return self._failure.exit_code
+        self._link.send({"ready": [asdict(row) for row in self._rows]})
+        while True:
+            try:
+                message = self._link.receive(BEAT_SECONDS)
+            except EOFError:
+                return 0
+            if message is None:
+                self._beat()
+            elif not self._obey(message):
+                return 0
+
+    def _start(self, role: str, work: Callable[[], None], build: Callable[[], None]) -> bool:
+        """Starts a thread that pins itself, builds its stages and then works; waits until they are built."""
+        built = threading.Event()
+
+        def body() -> None:
+            try:
+                cores = getattr(self._settings.placement, role)
+                nice = getattr(self._settings.placement, f"nice_{role}")
+                self._rows.append(placement.pin(role, cores, nice=nice, process=f"lane {self._lane.name}"))
+                build()
+            except VoicedError as error:
+                self._failure = error
+                return
+            finally:
+                built.set()
+            try:
+                work()
+            except BaseException as error:
+                # a lane that is half dead is worse than one that is restarted
+                self._link.send({"crashed": f"{role}: {type(error).__name__}: {error}"})
+                os._exit(InternalError.exit_code)
+
+        threading.Thread(target=body, name=role, daemon=True).start()
+        built.wait()
+        return self._failure is None
+
+    # ── ears ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _build_ears(self) -> None:
+        self._ears = assembly.ears(self._settings, self._library, self._ring, self._say)
+
+    def _hear(self) -> None:
+        source = self._sources.get()
+        while True:
+            try:
+                frame = source.read()
+            except EOFError:
+                # a file is over, or a capture process has gone: the microphone goes on when it gets the next one's socket
+                self._heard.put(AudioLost(self._position))
+                if isinstance(source, PacedFile):
+                    self._link.send({"ended": True})
+                    source = self._sources.get()
+                continue
+            if frame is None:
+                continue
+            for heard in self._ears.hear(frame):
+                self._hand_over(heard)
+            self._position = frame.end
+
+    def _hand_over(self, heard: Heard) -> None:
+        try:
+            self._heard.put_nowait(heard)
+        except queue.Full:
+            # the scribe is a minute behind: what is open cannot be saved, and the ears must not wait
+            self._overrun += 1
+            if self._overrun == 1:
+                self._ears.command(AudioLost)
+
+    # ── scribe ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _build_scribe(self) -> None:
+        self._scribe = assembly.scribe(
+            self._settings,
+            self._library,
+            self._ring,
+            self._runtime_dir,
+            self._say,
+            self._rewrite,
+            self._ears.rest,
+            first_turn=self._job["first_turn"],
+            turn_step=self._job["turn_step"],
+        )
+
+    def _write(self) -> None:
+        while True:
+            try:
+                item = self._heard.get(timeout=self._patience())
+            except queue.Empty:
+                self._expire()
+                continue
+            if isinstance(item, Heard):
+                events, arrived_ns = self._scribe.take(item), item.arrived_ns
+            else:
+                events, arrived_ns = self._scribe.answer(item), time.monotonic_ns()
+            self._publish(events, arrived_ns)
+            self._expire()
+            if isinstance(item, Shutdown):
+                self._outbox.flush()
+                os._exit(0)
+
+    def _publish(self, events: list[Event], arrived_ns: int) -> None:
+        for event in events:
+            if isinstance(event, Final):
+                self._deadlines.pop(event.turn, None)
+            self._outbox.put(event, arrived_ns)
+        state = self._scribe.machine.state.value
+        if state != self._state and self._link.send({"state": state}):
+            self._state = state
+
+    def _rewrite(self, order: Rewrite, sound: Samples) -> Rewritten | None:
+        fd = wire.share(sound.tobytes())
+        try:
+            sent = self._link.send({"rewrite": order.turn, "sample": order.sample}, (fd,))
+        finally:
+            os.close(fd)
+        if not sent:
+            return Rewritten(order.sample, order.turn, "", "the second pass cannot be reached")
+        self._deadlines[order.turn] = time.monotonic() + self._deadline_s
+        return None
+
+    def _patience(self) -> float | None:
+        return max(0.0, next(iter(self._deadlines.values())) - time.monotonic()) if self._deadlines else None
+
+    def _expire(self) -> None:
+        while self._deadlines and next(iter(self._deadlines.values())) <= time.monotonic():
+            turn, _ = self._deadlines.popitem(last=False)
+            self._publish(self._scribe.answer(Rewritten(self._position, turn, "", "the second pass was late")), time.monotonic_ns())
+
+    # ── the line to the main process ───────────────────────────────────────────────────────────────────────────────────
+
+    def _say(self, what: str) -> None:
+        self._link.send({"loading": what})
+
+    def _beat(self) -> None:
+        self._outbox.flush()
+        beat: dict[str, int] = {
+            "position": self._position,
+            "waiting": self._heard.qsize(),
+            "overrun": self._overrun,
+            "events_lost": self._outbox.lost,
+        }
+        if self._microphone:
+            statistics = self._microphone.statistics()
+            beat |= {"blocks": statistics.blocks, "blocks_dropped": statistics.dropped, "samples_lost": statistics.lost}
+        self._link.send({"beat": beat})
+
+    def _obey(self, message: wire.Message) -> bool:
+        """False when the lane shall end at once."""
+        match message.body:
+            case {"source": None}:
+                if self._microphone:
+                    self._microphone.close()
+            case {"source": "file", "path": path}:
+                self._sources.put(PacedFile(Path(path), self._position, self._settings.capture.block_ms, self._idle))
+            case {"source": "capture"}:
+                self._hear_capture(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, fileno=message.fds[0]))
+            case {"command": "shutdown"}:
+                self._heard.put(Shutdown(self._position))
+            case {"command": "hush"}:
+                self._heard.put(Cancel(self._position))
+            case {"command": "lost"}:
+                self._heard.put(AudioLost(self._position))
+            case {"command": name}:
+                self._ears.command(COMMANDS[name])
+            case {"rewritten": plain}:
+                answer = decode(plain)
+                assert isinstance(answer, Rewritten)
+                self._heard.put(answer)
+        return True
+
+    def _hear_capture(self, sock: socket.socket) -> None:
+        if self._microphone:
+            self._microphone.replace(sock)
+        else:
+            job = self._job
+            self._microphone = Microphone(sock, channel=self._lane.channel, first=job["position"], first_ns=job["position_ns"])
+            self._sources.put(self._microphone)
+
+    def _idle(self) -> bool:
+        """Nothing is open or pending: a file that has come to its end may stop."""
+        machine = self._scribe.machine
+        return not (machine.open_turn or machine.pending_turns) and self._heard.empty()
+
+
+def receive_job(link: wire.Link) -> dict[str, Any]:
+    """The first message of the main process; EOFError when it is gone. Children leave ^C to it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    message = link.receive()
+    assert message is not None  # it waits for ever
+    return message.body
+
+
+def lane_main(fd: int) -> int:
+    link = wire.Link.from_fd(fd)
+    return Lane(link, receive_job(link)).run()
+
+
+def second_pass_main(fd: int) -> int:
+    """The second-pass process: one turn after the other, in the order asked."""
+    link = wire.Link.from_fd(fd)
+    job = receive_job(link)
+    settings = from_plain(job["settings"])
+
+    def say(what: str) -> None:
+        link.send({"loading": what})
+
+    try:
+        row = placement.pin("second_pass", settings.placement.second_pass, nice=settings.placement.nice_second_pass, process="second pass")
+        stage = assembly.second_pass(settings, default_library(settings.models.path), Path(job["runtime_dir"]), say)
+    except VoicedError as error:
+        link.send({"failed": str(error), "exit": error.exit_code})
+        return error.exit_code
+    import numpy as np
+
+    link.send({"ready": [asdict(row)]})
+    while True:
+        try:
+            message = link.receive()
+        except EOFError:
+            return 0
+        assert message is not None
+        sound = np.frombuffer(wire.shared(message.fds[0]), np.int16)
+        answer = assembly.answer(stage, message.body["sample"], message.body["turn"], sound)
+        link.send({"rewritten": encode(answer), "lane": message.body["lane"]})

@@ -1,0 +1,442 @@
+"""The main process's heart: starts, watches and begins again the capture, lane and second-pass processes.
+
+What lives here: which process there must be, what becomes of a turn whose process died, and the order of starting and
+ending. What must not: D-Bus (bus/ stands before the Desk that this is), sound, NumPy, models.
+
+A crash costs its process alone. A lane's death closes its open turn here, with the reason `restarted` and the text that was
+known; a second pass's death fails the turn it was at, whose first-pass text becomes final; a capture's death is lost audio.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from . import wire
+from .captures import Captures
+from .children import Backoff, Child
+from .desk import HealthChanged, LaneChanged, LaneView, News, PlacementRow, Published, Snapshot
+from .errors import ConfigError, DeviceError, InternalError, ModelError, VoicedError
+from .events import CloseReason, Endpoint, Event, Final, Partial, Rewritten, TextSource, TurnClosed, Wake, decode, encode
+from .rewriter import Rewriter
+from .settings import LaneSettings, Settings, to_plain
+from .statistics import Statistics
+from .units import RATE
+
+log = logging.getLogger("voiced")
+
+LANE_SLOTS = 8
+"""Lanes at the most; turn ids of a lane step by it, so that two lanes never give the same."""
+
+HUNG_SECONDS = 10.0
+"""A lane beats every half second from a thread that does nothing else: silent for so long it is stopped or stuck."""
+
+TRIGGER_SECONDS = 2.0
+
+WORST_FIRST = ("restarting", "starting", "stalled", "no_device", "muted", "ok")
+
+
+@dataclass(slots=True)
+class _Lane:
+    settings: LaneSettings
+    child: Child | None = None
+    backoff: Backoff = field(default_factory=lambda: Backoff(0.2, 5.0))
+    ready: bool = False
+    muted: bool = False
+    source_health: str = "starting"
+    state: str = "asleep"
+    sequence: int = 0
+    turn: int = 0
+    text: str = ""
+    opened: tuple[int, int] = (0, 0)  # first sample of the open turn, last position heard of
+    pending: dict[int, Endpoint] = field(default_factory=dict)
+    next_turn: int = 1
+    position: int = 0
+    position_at: float = field(default_factory=time.monotonic)
+    rows: tuple[PlacementRow, ...] = ()
+    triggered: list[asyncio.Future[int]] = field(default_factory=list)
+    ended: bool = False
+    told: LaneView | None = None
+
+    @property
+    def health(self) -> str:
+        if not self.ready:
+            return "restarting" if self.sequence or self.told else "starting"
+        return "muted" if self.muted else self.source_health
+
+
+class Supervisor:
+    """Implements desk.Desk. All of it runs in one event loop; `start` makes the processes, `close` ends them."""
+
+    def __init__(self, settings: Settings, runtime_dir: Path, *, version: str, models: Mapping[str, str]) -> None:
+        self._settings, self._runtime_dir, self._version, self._models = settings, runtime_dir, version, models
+        base = int(time.time() * 1000) * LANE_SLOTS
+        self._lanes = {lane.name: _Lane(lane, next_turn=base + slot, backoff=Backoff(0.2, 5.0)) for slot, lane in enumerate(settings.lanes)}
+        self._listeners: list[Callable[[News], None]] = []
+        self._closing = False
+        self._started = asyncio.Event()
+        self._warm: asyncio.Future[None] | None = None
+        self._failures: dict[str, VoicedError] = {}
+        self._all_ended = asyncio.Event()
+        self._told_health = ("starting", False)
+        self._timers: set[asyncio.TimerHandle] = set()
+        self.statistics = Statistics()
+        plain = to_plain(settings)
+        self._job = {"settings": plain, "runtime_dir": str(runtime_dir)}
+        wants_rewriter = settings.second_pass.enabled and bool(settings.models.second_pass)
+        self._rewriter = (
+            Rewriter(self._job, settings.second_pass.queue, self._answered, self._child_failed, self._later) if wants_rewriter else None
+        )
+        self._captures = Captures(settings, self._sound, self._source_failed, self._later)
+
+    # ── life ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def start(self) -> None:
+        """Starts every process and waits until all are warm; only then does a lane get its sound.
+
+        Raises the one VoicedError, or a ConfigError with all lines, where a process could not be made ready.
+        """
+        self._warm = asyncio.get_running_loop().create_future()
+        if self._rewriter:
+            self._rewriter.start(self._check_warm)
+        for lane in self._lanes.values():
+            self._start_lane(lane)
+        await self._warm
+        if self._failures:
+            raise self._one_error()
+        self._started.set()
+        for lane in self._lanes.values():
+            self._give_source(lane)
+        self._tell()
+        self._watch()
+
+    def _one_error(self) -> VoicedError:
+        failures = list(self._failures.values())
+        if len({str(failure) for failure in failures}) == 1:
+            return failures[0]
+        return ConfigError("", "", lines=tuple(dict.fromkeys(str(failure) for failure in failures)))
+
+    async def ended(self) -> None:
+        """Returns when every lane has a file for a source and each has come to its end."""
+        await self._all_ended.wait()
+
+    async def close(self) -> None:
+        """Ends every turn with what is known, then every process. Safe to call twice."""
+        self._closing = True
+        for timer in self._timers:
+            timer.cancel()
+        self._captures.close()
+        children = [lane.child for lane in self._lanes.values() if lane.child and lane.child.alive]
+        for child in children:
+            child.link.send({"command": "shutdown"})
+        if self._rewriter:
+            self._rewriter.close()
+        deadline = time.monotonic() + 2.0
+        while any(child.alive for child in children) and time.monotonic() < deadline:
+            await asyncio.sleep(0.01)
+        for child in children:
+            child.kill()
+        for lane in self._lanes.values():
+            self._close_turns(lane, CloseReason.SHUTDOWN, "shutting down")
+
+    def _later(self, seconds: float, call: Callable[[], None]) -> None:
+        """Calls back once, unless we are closing by then."""
+
+        def due() -> None:
+            self._timers.discard(handle)
+            if not self._closing:
+                call()
+
+        handle = asyncio.get_running_loop().call_later(seconds, due)
+        self._timers.add(handle)
+
+    # ── lanes ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _start_lane(self, lane: _Lane) -> None:
+        elapsed = time.monotonic() - lane.position_at
+        position = lane.position + round(elapsed * RATE) if lane.position else 0  # what is lost of the sound is counted
+        job = self._job | {
+            "lane": lane.settings.name,
+            "first_turn": lane.next_turn,
+            "turn_step": LANE_SLOTS,
+            "position": position,
+            "position_ns": time.monotonic_ns() if position else 0,
+        }
+        lane.child = Child("lane", lane.settings.name, job, self._lane_said, self._lane_exited)
+
+    def _lane_of(self, child: Child) -> _Lane:
+        return self._lanes[child.name]
+
+    def _lane_said(self, child: Child, message: wire.Message) -> None:
+        lane = self._lane_of(child)
+        match message.body:
+            case {"event": plain, "arrived_ns": arrived_ns}:
+                self._publish(lane, decode(plain), arrived_ns)
+            case {"beat": beat}:
+                lane.position, lane.position_at = beat["position"], time.monotonic()
+                self.statistics.beat(lane.settings.name, beat)
+            case {"state": state}:
+                lane.state = state
+                self._tell_lane(lane)
+            case {"rewrite": turn, "sample": sample}:
+                self._rewrite(lane, turn, sample, message.fds[0])
+            case {"ready": rows}:
+                child.loading = ""
+                lane.ready = True
+                lane.rows = tuple(PlacementRow.from_plain(row) for row in rows)
+                if self._started.is_set():
+                    self._give_source(lane)
+                self._tell_lane(lane)
+                self._check_warm()
+            case {"ended": True}:
+                lane.ended = True
+                if all(other.ended for other in self._lanes.values()):
+                    self._all_ended.set()
+            case {"failed": line, "exit": code}:
+                self._child_failed(child, line, code)
+            case {"crashed": line}:
+                log.error("lane %s: %s", child.name, line)
+
+    def _lane_exited(self, child: Child) -> None:
+        lane = self._lane_of(child)
+        lane.child, lane.ready = None, False
+        if self._closing:
+            return
+        if not self._started.is_set():
+            self._child_failed(child, "", 0)
+            return
+        log.warning("lane %s %s; it is started again", child.name, child.describe_end())
+        self.statistics.count("lane_restarts")
+        if self._rewriter:
+            self._rewriter.forget(child.name)
+        self._close_turns(lane, CloseReason.RESTARTED, "the lane was restarted")
+        lane.state = "asleep"
+        self._tell_lane(lane)
+        self._later(lane.backoff.delay(time.monotonic() - child.started), lambda: self._start_lane(lane))
+
+    def _child_failed(self, child: Child, line: str, code: int) -> None:
+        """A process could not be made ready. At the start that ends everything; later it is begun again."""
+        if self._started.is_set():
+            if line:
+                log.error("%s", line)
+            return
+        name = f"{child.role} {child.name}"
+        if name not in self._failures:
+            if not line:
+                line, code = (
+                    f"{name}: the process {child.describe_end()}; check the model with `voicectl models verify`",
+                    ModelError.exit_code,
+                )
+            self._failures[name] = _error(line, code)
+        self._check_warm()
+
+    def _check_warm(self) -> None:
+        """All ready or failed: then the start goes on."""
+        lanes_done = all(lane.ready or f"lane {lane.settings.name}" in self._failures for lane in self._lanes.values())
+        rewriter_done = not self._rewriter or self._rewriter.ready or any(name.startswith("second-pass") for name in self._failures)
+        if lanes_done and rewriter_done and self._warm and not self._warm.done():
+            self._warm.set_result(None)
+
+    def _close_turns(self, lane: _Lane, reason: CloseReason, note: str) -> None:
+        """A dead lane's turns get their last events from here: nothing that was heard is lost, nothing stays open."""
+        last = lane.opened[1]
+        for turn, endpoint in list(lane.pending.items()):
+            self._publish(lane, Final(last, turn, endpoint.text, TextSource.FIRST_PASS, endpoint.text, note), 0)
+            self._publish(lane, TurnClosed(last, turn, endpoint.reason, endpoint.sample, last), 0)
+        if lane.turn:
+            turn, first = lane.turn, lane.opened[0]
+            if lane.text:
+                self._publish(lane, Endpoint(last, turn, reason, last, lane.text), 0)
+                self._publish(lane, Final(last, turn, lane.text, TextSource.FIRST_PASS, lane.text, note), 0)
+            self._publish(lane, TurnClosed(last, turn, reason, first, last), 0)
+
+    def _watch(self) -> None:
+        """Kills a lane that does not beat; its exit starts it again."""
+        now = time.monotonic()
+        for lane in self._lanes.values():
+            if lane.child and lane.ready and now - lane.child.heard > HUNG_SECONDS:
+                log.error("lane %s has not answered for %.0f s", lane.settings.name, now - lane.child.heard)
+                lane.child.kill()
+        self._later(1.0, self._watch)
+
+    # ── sound ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _give_source(self, lane: _Lane) -> None:
+        if lane.child is None or not lane.ready:
+            return
+        if lane.muted:
+            lane.child.link.send({"source": None})
+            return
+        source = lane.settings.source
+        if source.startswith("file:"):
+            lane.child.link.send({"source": "file", "path": source.removeprefix("file:")})
+            lane.source_health = "ok"
+        else:
+            self._captures.attach(lane.settings)
+
+    def _sound(self, name: str, fd: int) -> None:
+        """A capture process has a socket for this lane: its other end goes to the lane."""
+        lane = self._lanes[name]
+        if lane.child and lane.ready:
+            lane.child.link.send({"source": "capture"}, (fd,))
+            lane.source_health = "ok"
+        os.close(fd)
+        self._tell_lane(lane)
+
+    def _source_failed(self, name: str, health: str) -> None:
+        lane = self._lanes[name]
+        if lane.child and lane.ready:
+            lane.child.link.send({"command": "lost"})
+        lane.source_health = health
+        self._tell_lane(lane)
+
+    # ── second pass ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _rewrite(self, lane: _Lane, turn: int, sample: int, fd: int) -> None:
+        if self._rewriter is None:
+            os.close(fd)
+            self._answered(lane.settings.name, Rewritten(sample, turn, "", "there is no second pass"))
+        else:
+            self._rewriter.ask(lane.settings.name, turn, sample, fd)
+
+    def _answered(self, name: str, answer: Rewritten) -> None:
+        lane = self._lanes[name]
+        if lane.child:
+            lane.child.link.send({"rewritten": encode(answer)})
+
+    # ── news ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def listen(self, callback: Callable[[News], None]) -> None:
+        self._listeners.append(callback)
+
+    def _publish(self, lane: _Lane, event: Any, arrived_ns: int) -> None:
+        self._follow(lane, event)
+        lane.sequence += 1
+        now = time.monotonic_ns()
+        self.statistics.event(event, (now - arrived_ns) / 1e6 if arrived_ns else None)
+        self._send(Published(lane.settings.name, lane.sequence, event, now // 1000, time.time_ns() // 1000))
+        self._tell_lane(lane)
+
+    def _follow(self, lane: _Lane, event: Event) -> None:
+        """What the main process must know of a lane's turns in case the lane dies."""
+        lane.opened = (lane.opened[0], max(lane.opened[1], event.sample))
+        match event:
+            case Wake():
+                lane.turn, lane.text, lane.state, lane.opened = event.turn, "", "awake", (event.phrase_end, event.sample)
+                lane.next_turn = event.turn + LANE_SLOTS
+                for waiting in lane.triggered:
+                    if not waiting.done():
+                        waiting.set_result(event.turn)
+                lane.triggered.clear()
+            case Partial():
+                lane.text = event.text
+            case Endpoint():
+                lane.pending[event.turn] = event
+                self._slept(lane, event.turn)
+            case Final():
+                lane.pending.pop(event.turn, None)
+                self._log_turn(lane, event)
+            case TurnClosed():
+                self._slept(lane, event.turn)
+
+    def _slept(self, lane: _Lane, turn: int) -> None:
+        if lane.turn == turn:
+            lane.turn, lane.text, lane.state = 0, "", "asleep"
+
+    def _log_turn(self, lane: _Lane, final: Final) -> None:
+        text = f" {final.text!r}" if self._settings.log.text else ""
+        times = " ".join(f"{name} {value:.0f}" for name, value in final.measured.items())
+        note = f" ({final.note})" if final.note else ""
+        log.info("lane %s turn %d: %s%s%s %s", lane.settings.name, final.turn, final.source.value, note, text, times)
+
+    def _view(self, lane: _Lane) -> LaneView:
+        phrases = tuple(phrase.phrase for phrase in self._settings.wake.phrases)
+        return LaneView(lane.settings.name, lane.state, lane.health, lane.muted, phrases, lane.settings.source, lane.turn)
+
+    def _tell_lane(self, lane: _Lane) -> None:
+        view = self._view(lane)
+        if view != lane.told:
+            lane.told = view
+            self._send(LaneChanged(view))
+            self._tell()
+
+    def _tell(self) -> None:
+        snapshot = self.snapshot()
+        now = (snapshot.health, snapshot.muted)
+        if now != self._told_health:
+            self._told_health = now
+            self._send(HealthChanged(snapshot))
+
+    def _send(self, news: News) -> None:
+        for listener in self._listeners:
+            listener(news)
+
+    # ── Desk ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def snapshot(self) -> Snapshot:
+        views = tuple(self._view(lane) for lane in self._lanes.values())
+        rows = [row for lane in self._lanes.values() for row in lane.rows] + list(self._captures.rows())
+        numbers = self.statistics.numbers() | {"capture_restarts": self._captures.restarts}
+        if self._rewriter:
+            rows += self._rewriter.rows
+            numbers |= self._rewriter.numbers()
+        return Snapshot(
+            self._version,
+            min((view.health for view in views), key=WORST_FIRST.index),
+            all(view.muted for view in views),
+            views,
+            tuple(rows),
+            self._models,
+            numbers,
+        )
+
+    async def trigger(self, lane: str, options: Mapping[str, Any]) -> int:
+        del options  # room to grow
+        found = self._lanes[lane]
+        if found.turn:
+            return found.turn
+        if found.health != "ok" or found.child is None:
+            raise DeviceError(f"lane {lane}", f"it has no sound now ({found.health})", "see `voicectl status`")
+        waiting = asyncio.get_running_loop().create_future()
+        found.triggered.append(waiting)
+        found.child.link.send({"command": "trigger"})
+        try:
+            return await asyncio.wait_for(waiting, TRIGGER_SECONDS)
+        except TimeoutError:
+            raise InternalError(f"lane {lane}", f"it did not open a turn within {TRIGGER_SECONDS:.0f} s") from None
+
+    async def stop(self, lane: str) -> None:
+        self._command(lane, "stop")
+
+    async def cancel(self, lane: str) -> None:
+        self._command(lane, "cancel")
+
+    def _command(self, lane: str, name: str) -> None:
+        child = self._lanes[lane].child
+        if child:
+            child.link.send({"command": name})
+
+    async def mute(self, lane: str | None, muted: bool) -> None:
+        for found in [self._lanes[lane]] if lane is not None else list(self._lanes.values()):
+            if found.muted == muted:
+                continue
+            found.muted = muted
+            if muted:
+                self._captures.detach(found.settings)
+                if found.child:
+                    found.child.link.send({"command": "hush"})
+            self._give_source(found)
+            self._tell_lane(found)
+
+
+def _error(line: str, code: int) -> VoicedError:
+    """A child's error line, with its exit code."""
+    error = VoicedError("", line)
+    error.exit_code = code
+    return error
