@@ -43,6 +43,8 @@ def fetch_model(model: Model, cache: Path, progress: Progress, *, trust_first_us
     if not model.fetchable:
         raise FetchError(model.id, "it is a part of voiced and to be had nowhere else", "install voiced again or restore its models folder")
     with _only_writer(cache, progress):
+        if is_whole(model, folder):  # the writer before us brought it
+            return folder
         failures: list[str] = []
         for source in model.fetchable:
             try:
@@ -91,6 +93,13 @@ def read_receipt(folder: Path) -> dict[str, ModelFile]:
         return {}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ModelError(str(path), f"the record of what was fetched is broken: {error}", "delete it and fetch the model again") from None
+
+
+def is_whole(model: Model, folder: Path) -> bool:
+    """Every file is there and has the checksum known of it. Reads all of them."""
+    receipt = read_receipt(folder)
+    known = [file if file.sha256 else receipt.get(file.name, file) for file in model.files]
+    return all(file.sha256 and not check_file(folder / file.name, file) for file in known)
 
 
 def check_file(path: Path, wanted: ModelFile) -> str:

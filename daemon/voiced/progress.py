@@ -34,7 +34,7 @@ def bar(stream: TextIO) -> Progress:
             return
         last = "" if finished else line
         if terminal:
-            width = os.get_terminal_size(stream.fileno()).columns
+            width = os.get_terminal_size(stream.fileno()).columns or 80  # a serial console says 0
             line = "\r" + line[: max(width - 1, 10)] + "\x1b[K"
         stream.write(line + ("\n" if finished else ""))
         stream.flush()
