@@ -17,7 +17,8 @@ from .errors import ModelError
 from .events import Rewrite, Rewritten
 from .models import Found, Library
 from .pipeline import RING_SECONDS, VAD_HOP, Ears, Pipeline, Scribe
-from .settings import Settings
+from .placement import provider_options
+from .settings import Settings, has_second_pass
 from .stages.gate import Gate
 from .stages.second_pass import SecondPass
 from .stages.sherpa import provider
@@ -32,22 +33,6 @@ Say = Callable[[str], None]
 
 def new_ring() -> Ring:
     return Ring(RING_SECONDS * RATE)
-
-
-def roles(settings: Settings) -> Mapping[str, str]:
-    """Role to model id, for each model that these settings want."""
-    models = settings.models
-    wanted = {"vad": models.vad, "transducer": models.transducer}
-    if settings.wake.phrases:
-        wanted["wake embedding"] = models.wake_embedding
-    wanted |= {f"wake phrase {phrase.phrase}": phrase.phrase for phrase in settings.wake.phrases}
-    if has_second_pass(settings):
-        wanted["second pass"] = models.second_pass
-    return wanted
-
-
-def has_second_pass(settings: Settings) -> bool:
-    return settings.second_pass.enabled and bool(settings.models.second_pass)
 
 
 def ears(settings: Settings, library: Library, ring: Ring, say: Say) -> Ears:
@@ -116,7 +101,9 @@ def second_pass(settings: Settings, library: Library, runtime_dir: Path, say: Sa
     """The second pass, warmed up. Raises ModelError."""
     model = settings.models.second_pass
     files = _find(library, model, "second-pass", say)
-    stage = SecondPass(library.model(model).kind, files, provider=provider(runtime_dir), threads=settings.second_pass.threads)
+    stage = SecondPass(
+        library.model(model).kind, files, provider=_second_pass_provider(settings, runtime_dir), threads=settings.second_pass.threads
+    )
     stage.warm_up()
     return stage
 
@@ -142,6 +129,12 @@ def answer(stage: SecondPass, sample: int, turn: int, sound: Samples) -> Rewritt
     except Exception as error:  # its type is the library's own business; the turn keeps its first-pass text
         text, failure = "", f"the second pass failed: {type(error).__name__}"
     return Rewritten(sample, turn, text, failure, round((time.perf_counter_ns() - began) / 1e6, 3))
+
+
+def _second_pass_provider(settings: Settings, runtime_dir: Path) -> str:
+    place = settings.placement
+    options = provider_options(place.second_pass_provider, threads=settings.second_pass.threads, ai_cores=place.second_pass_ai_cores)
+    return provider(runtime_dir, place.second_pass_provider, options)
 
 
 def machine(settings: Settings, first_turn: int = 1, turn_step: int = 1) -> TurnMachine:

@@ -68,9 +68,7 @@ class Child:
 
     def describe_end(self) -> str:
         """How it ended, in words."""
-        status = self.status or 0
-        how = f"was killed by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
-        return f"{how} while loading {self.loading}" if self.loading else how
+        return ended(self.status or 0, self.loading)
 
     def kill(self) -> None:
         """Ends it now; on_exit follows."""
@@ -108,6 +106,12 @@ class Child:
             self.link.close()
         self.status = self._process.wait()
         self._on_exit(self)
+
+
+def ended(status: int, loading: str) -> str:
+    """How a process ended, in words; `loading` is what it said last that it was loading, "" where it was done with that."""
+    how = f"was killed by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
+    return f"{how} while loading {loading}" if loading else how
 
 
 class Backoff:

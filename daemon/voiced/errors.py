@@ -26,7 +26,10 @@ class VoicedError(Exception):
 
     exit_code = 1
 
-    def __init__(self, where: str, what: str, advice: str = "") -> None:
+    def __init__(self, where: str, what: str, advice: str = "", *, code: int | None = None) -> None:
+        """`code`: another process's exit code, where its error is told on."""
+        if code is not None:
+            self.exit_code = code
         self.where, self.what, self.advice = where, what, advice
         line = f"{where}: {what}" if where else what
         super().__init__(f"{line}; {advice}" if advice else line)

@@ -238,6 +238,12 @@ class Scribe:
 
     def reset(self) -> None:
         self.machine.reset()
+        self.next_source()
+
+    def next_source(self) -> None:
+        """Positions begin anew; turn ids go on. No turn is open."""
+        self.machine.next_source()
+        self._ring.reset()
         self._transducer.reset()
         self._windows: list[SpeechProbability] = []  # heard before their turn was opened
         self._deaf_until = 0  # one phrase wakes once, also where its turn was closed at once
@@ -245,6 +251,11 @@ class Scribe:
         self._clock: deque[tuple[int, int]] = deque(maxlen=RING_SECONDS * RATE // VAD_HOP)  # (sample, arrived_ns) of this turn
         self._measured: dict[int, dict[str, float]] = {}  # by turn whose final is pending
         self._transducer_ns = 0
+
+    @property
+    def idle(self) -> bool:
+        """No turn is open and no final is pending."""
+        return not (self.machine.open_turn or self.machine.pending_turns)
 
     def take(self, heard: Heard) -> list[Event]:
         """The events that these facts lead to, in order."""
@@ -354,6 +365,16 @@ class Pipeline:
     def reset(self) -> None:
         self.ears.reset()
         self.scribe.reset()
+
+    @property
+    def idle(self) -> bool:
+        """No turn is open and no final is pending."""
+        return self.scribe.idle
+
+    def next_source(self) -> None:
+        """What comes next is another recording: positions begin anew, turn ids go on."""
+        self.ears.reset()
+        self.scribe.next_source()
 
     def feed(self, frame: AudioFrame) -> list[Event]:
         return [event for heard in self.ears.hear(frame) for event in self.scribe.take(heard)]

@@ -16,21 +16,25 @@ import socket
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from . import assembly, placement, wire
-from .audio import Samples
+from .audio import AudioFrame, Samples
 from .desk import PlacementRow
 from .errors import InternalError, VoicedError
 from .events import AudioLost, Cancel, Event, Final, Partial, Rewrite, Rewritten, Shutdown, Stop, Trigger, decode, encode
 from .models import default_library
-from .pipeline import Ears, Heard, Scribe
+from .pipeline import Ears, Heard, Pipeline, Scribe
 from .settings import Settings, from_plain
 from .sources.microphone import Microphone
-from .sources.paced import PacedFile
+from .sources.paced import TAIL_MS, PacedFile
+from .sources.wavfile import WavSource
+from .units import to_samples
 
 BEAT_SECONDS = 0.5
 """The main process counts a lane as hung after some of these without a sign of life."""
@@ -290,8 +294,7 @@ class Lane:
 
     def _idle(self) -> bool:
         """Nothing is open or pending: a file that has come to its end may stop."""
-        machine = self._scribe.machine
-        return not (machine.open_turn or machine.pending_turns) and self._heard.empty()
+        return self._scribe.idle and self._heard.empty()
 
 
 def receive_job(link: wire.Link) -> dict[str, Any]:
@@ -322,8 +325,6 @@ def second_pass_main(fd: int) -> int:
     except VoicedError as error:
         link.send({"failed": str(error), "exit": error.exit_code})
         return error.exit_code
-    import numpy as np
-
     link.send({"ready": [asdict(row)]})
     while True:
         try:
@@ -334,3 +335,50 @@ def second_pass_main(fd: int) -> int:
         sound = np.frombuffer(wire.shared(message.fds[0]), np.int16)
         answer = assembly.answer(stage, message.body["sample"], message.body["turn"], sound)
         link.send({"rewritten": encode(answer), "lane": message.body["lane"]})
+
+
+def files_main(fd: int) -> int:
+    """Files through the whole pipeline in one thread, as fast as it goes: one event a message, in order.
+
+    A file that cannot be read is said (`refused`) and the others go on. Turn ids count on from file to file.
+    """
+    link = wire.Link.from_fd(fd)
+    job = receive_job(link)
+    settings = from_plain(job["settings"])
+    library = default_library(settings.models.path)
+
+    def say(what: str) -> None:
+        link.send_all({"loading": what})
+
+    try:
+        pipeline = assembly.pipeline(settings, library, Path(job["runtime_dir"]), say)
+    except VoicedError as error:
+        link.send_all({"failed": str(error), "exit": error.exit_code})
+        return error.exit_code
+    block = to_samples(settings.capture.block_ms)
+    for file in job["files"]:
+        try:
+            source = WavSource(Path(file), block)
+            for frame in until_idle(source, block, pipeline):
+                for event in pipeline.feed(frame):
+                    link.send_all({"event": encode(event), "file": file})
+            for remark in source.note().remarks:
+                link.send_all({"remark": f"{file}: {remark}"})
+        except VoicedError as error:
+            link.send_all({"refused": str(error), "exit": error.exit_code})
+        pipeline.next_source()
+    link.send_all({"done": True})
+    return 0
+
+
+def until_idle(source: Iterable[AudioFrame], block: int, pipeline: Pipeline) -> Iterator[AudioFrame]:
+    """A file's frames, then silence: half a second for the last word, and on until the open turn has closed by its own rules."""
+    end = 0
+    for frame in source:
+        end = frame.end
+        yield frame
+    least = end + to_samples(TAIL_MS)
+    while end < least or not pipeline.idle:
+        frame = AudioFrame(end, np.zeros(block, np.int16))
+        end = frame.end
+        yield frame

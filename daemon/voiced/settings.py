@@ -28,6 +28,7 @@ _MODEL = r"[a-z0-9][a-z0-9._-]{0,99}"
 _MODEL_FORM = "the id of a model (voicectl models list)"
 _CORES_HIGH = 1023
 
+
 @dataclass(frozen=True, slots=True)
 class BusSettings:
     """The daemon on D-Bus"""
@@ -110,9 +111,7 @@ class WakeSettings:
     phrase_end_ms: float = knob(245.0, "The phrase is taken to end so long after the first score that counts.", low=0, high=1000, live=True)
     verify_hops: int = knob(2, "Scores in a row, from the first that counts, that the second stage wants.", low=1, high=25, live=True)
     verify_threshold: float = knob(0.9, "Score that each of them must keep.", low=0, high=1, live=True)
-    verify_speech: int = knob(
-        8, "Windows of 32 ms in the last 1.5 s that must be speech.", low=0, high=46, unit="windows", live=True
-    )
+    verify_speech: int = knob(8, "Windows of 32 ms in the last 1.5 s that must be speech.", low=0, high=46, unit="windows", live=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +200,23 @@ class Settings:
 def defaults() -> Settings:
     """What an empty file gives."""
     return Settings()
+
+
+def roles(settings: Settings) -> dict[str, str]:
+    """Role to model id, for each model that these settings want."""
+    models = settings.models
+    wanted = {"vad": models.vad, "transducer": models.transducer}
+    if settings.wake.phrases:
+        wanted["wake embedding"] = models.wake_embedding
+    wanted |= {f"wake phrase {phrase.phrase}": phrase.phrase for phrase in settings.wake.phrases}
+    if has_second_pass(settings):
+        wanted["second pass"] = models.second_pass
+    return wanted
+
+
+def has_second_pass(settings: Settings) -> bool:
+    """Finished turns are rewritten."""
+    return settings.second_pass.enabled and bool(settings.models.second_pass)
 
 
 def to_plain(settings: Settings) -> dict[str, Any]:
@@ -406,4 +422,4 @@ def render_yaml(settings: Settings | None = None) -> str:
 
 
 if __name__ == "__main__":
-    print(render_yaml(), end="")  # noqa: T201  this is the output asked for
+    print(render_yaml(), end="")

@@ -25,7 +25,7 @@ from .desk import HealthChanged, LaneChanged, LaneView, News, PlacementRow, Publ
 from .errors import ConfigError, DeviceError, InternalError, ModelError, VoicedError
 from .events import CloseReason, Endpoint, Event, Final, Partial, Rewritten, TextSource, TurnClosed, Wake, decode, encode
 from .rewriter import Rewriter
-from .settings import LaneSettings, Settings, to_plain
+from .settings import LaneSettings, Settings, has_second_pass, roles, to_plain
 from .statistics import Statistics
 from .units import RATE
 
@@ -74,8 +74,9 @@ class _Lane:
 class Supervisor:
     """Implements desk.Desk. All of it runs in one event loop; `start` makes the processes, `close` ends them."""
 
-    def __init__(self, settings: Settings, runtime_dir: Path, *, version: str, models: Mapping[str, str]) -> None:
-        self._settings, self._runtime_dir, self._version, self._models = settings, runtime_dir, version, models
+    def __init__(self, settings: Settings, runtime_dir: Path, *, version: str) -> None:
+        self._settings, self._version = settings, version
+        self._models = roles(settings)
         base = int(time.time() * 1000) * LANE_SLOTS
         self._lanes = {lane.name: _Lane(lane, next_turn=base + slot, backoff=Backoff(0.2, 5.0)) for slot, lane in enumerate(settings.lanes)}
         self._listeners: list[Callable[[News], None]] = []
@@ -89,10 +90,9 @@ class Supervisor:
         self.statistics = Statistics()
         plain = to_plain(settings)
         self._job = {"settings": plain, "runtime_dir": str(runtime_dir)}
-        wants_rewriter = settings.second_pass.enabled and bool(settings.models.second_pass)
-        self._rewriter = (
-            Rewriter(self._job, settings.second_pass.queue, self._answered, self._child_failed, self._later) if wants_rewriter else None
-        )
+        self._rewriter = None
+        if has_second_pass(settings):
+            self._rewriter = Rewriter(self._job, settings.second_pass.queue, self._answered, self._child_failed, self._later)
         self._captures = Captures(settings, self._sound, self._source_failed, self._later)
 
     # ── life ───────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -233,7 +233,7 @@ class Supervisor:
                     f"{name}: the process {child.describe_end()}; check the model with `voicectl models verify`",
                     ModelError.exit_code,
                 )
-            self._failures[name] = _error(line, code)
+            self._failures[name] = VoicedError("", line, code=code)
         self._check_warm()
 
     def _check_warm(self) -> None:
@@ -433,10 +433,3 @@ class Supervisor:
                     found.child.link.send({"command": "hush"})
             self._give_source(found)
             self._tell_lane(found)
-
-
-def _error(line: str, code: int) -> VoicedError:
-    """A child's error line, with its exit code."""
-    error = VoicedError("", line)
-    error.exit_code = code
-    return error

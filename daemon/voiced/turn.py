@@ -150,6 +150,10 @@ class TurnMachine:
 
     def reset(self) -> None:
         self._next_turn = self._first_turn
+        self.next_source()
+
+    def next_source(self) -> None:
+        """Asleep, and positions begin anew; turn ids go on. What was open or pending is forgotten."""
         self.state = State.ASLEEP
         self._turn: _Turn | None = None
         self._pending: dict[int, _Pending] = {}

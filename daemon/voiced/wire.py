@@ -66,6 +66,15 @@ class Link:
             return False
         return True
 
+    def send_all(self, body: dict[str, Any]) -> bool:
+        """Waits until the other end takes it: for a child that has nothing better to do. False when it is gone."""
+        while not self.send(body):
+            poll = select.poll()
+            poll.register(self._sock, select.POLLOUT)
+            if any(event & (select.POLLHUP | select.POLLERR) for _, event in poll.poll()):
+                return False
+        return True
+
     def receive(self, timeout: float | None = None) -> Message | None:
         """The next message; None when `timeout` seconds passed. EOFError when the other end is closed.
 

@@ -42,8 +42,8 @@ Mono = NDArray[np.int16] | NDArray[np.float32]
 class ChannelChoice:
     """Which channel to hear when nobody says: the loudest, never a dead one.
 
-    Decided on the energy (about the mean, a constant voltage is no sound) of what was heard so far; a better one must be twice
-    as loud to be taken instead. It is settled, for good, once three seconds were heard and the channel has sound in it.
+    Decided on energy (about the mean: a constant voltage is no sound); another one must be twice as loud to be taken instead.
+    Settled, for good, after three seconds in which any channel had sound; hours of silence before decide nothing.
     """
 
     _SETTLED_S = 3
@@ -53,24 +53,32 @@ class ChannelChoice:
     def __init__(self) -> None:
         self.chosen = 0
         self.settled = False
-        self._energy: NDArray[np.float64] | None = None
-        self._frames = 0
+        self._energy: NDArray[np.float64] | float = 0.0
+        self._sounding = 0  # frames
 
     def feed(self, sound: Interleaved, rate: int) -> int:
         """Takes a block, returns the channel to hear in it."""
         if self.settled or sound.shape[1] == 1:
             return self.chosen
-        energy = sound.var(axis=0, dtype=np.float64) * len(sound)
-        self._energy = energy if self._energy is None else self._energy + energy
-        self._frames += len(sound)
-        loudest = int(self._energy.argmax())
-        if self._energy[loudest] > self._CLEARLY * self._energy[self.chosen]:
-            self.chosen = loudest
-        if self._frames >= self._SETTLED_S * rate and self._energy[self.chosen] >= self._SOUND * self._frames:
-            self.settled = True
-            level = 10 * np.log10(self._energy / self._frames / 32768.0**2 + 1e-12)
-            _log.info("channel %d of %d is heard; dBFS: %s", self.chosen, len(level), " ".join(f"{one:.0f}" for one in level))
+        energy: NDArray[np.float64] = sound.var(axis=0, dtype=np.float64) * len(sound)
+        sounds = energy.max() >= self._SOUND * len(sound)
+        if sounds and not self._sounding:
+            self._energy = 0.0
+        if sounds or not self._sounding:
+            energy = self._energy = self._energy + energy
+            loudest = int(energy.argmax())
+            if energy[loudest] > self._CLEARLY * energy[self.chosen]:
+                self.chosen = loudest
+        if sounds:
+            self._sounding += len(sound)
+            if self._sounding >= self._SETTLED_S * rate:
+                self._settle(energy / self._sounding)
         return self.chosen
+
+    def _settle(self, power: NDArray[np.float64]) -> None:
+        self.settled = True
+        level = 10 * np.log10(power / 32768.0**2 + 1e-12)
+        _log.info("channel %d of %d is heard; dBFS: %s", self.chosen, len(level), " ".join(f"{one:.0f}" for one in level))
 
 
 class Converter:
@@ -206,7 +214,7 @@ class Microphone:
     capacity  raw blocks that may wait; then the oldest goes, and positions jump over it
     first, first_ns  where positions begin, see Converter
 
-    All on the ears thread but `replace` and `close`, which any one thread may call.
+    `read` and `frames` are for the ears thread, `statistics` for any, `replace` and `close` for any one thread at a time.
     """
 
     def __init__(

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..audio import AudioFrame
 from ..units import RATE, to_samples
-from .wavfile import read_audio
+from .wavfile import WavSource
 
 TAIL_MS = 500
 """Silence after the end at the least: what the last word's recognition still wants."""
@@ -29,21 +29,21 @@ class PacedFile:
     """
 
     def __init__(self, path: Path, first: int, block_ms: float, idle: Callable[[], bool]) -> None:
-        self._samples, _ = read_audio(path)
         self._block = to_samples(block_ms)
+        self._frames = iter(WavSource(path, self._block, first))
         self._idle = idle
-        self._first = self._at = first
+        self._first = self._end = first
+        self._least = 0  # where the silence after the file may end; 0 before the file's end
         self._began_ns = time.monotonic_ns()
 
     def read(self) -> AudioFrame:
-        end = self._at + self._block
-        due_ns = self._began_ns + (end - self._first) * 1_000_000_000 // RATE
+        frame = next(self._frames, None)
+        if frame is None:
+            self._least = self._least or self._end + to_samples(TAIL_MS)
+            if self._end >= self._least and self._idle():
+                raise EOFError
+            frame = AudioFrame(self._end, np.zeros(self._block, np.int16))
+        self._end = frame.end
+        due_ns = self._began_ns + (frame.end - self._first) * 1_000_000_000 // RATE
         time.sleep(max(0, due_ns - time.monotonic_ns()) / 1e9)
-        start = self._at - self._first
-        if start >= len(self._samples) + to_samples(TAIL_MS) and self._idle():
-            raise EOFError
-        block = np.zeros(self._block, np.int16)
-        piece = self._samples[start : start + self._block]
-        block[: len(piece)] = piece
-        self._at = end
-        return AudioFrame(end - self._block, block, 0, time.monotonic_ns())
+        return AudioFrame(frame.first, frame.samples, 0, time.monotonic_ns())

@@ -1,0 +1,121 @@
+"""The command `voiced`: arguments, settings, build, run, exit code. The only file that knows every room.
+
+    voiced [--config F] [--system|--session|--bus ADDRESS] [--board k3] [--show]     the daemon
+    voiced --check-config F [--board k3]                                             reads the settings and says what is wrong
+    voiced --input F… [--pace max|realtime] [--json]                                 files through the whole pipeline
+    voiced --demo [--json]                                                           the recording that comes with it, live
+    voiced :ROLE FD                                                                  a process of ours, started by the main one
+
+Heavy things are imported where they are needed: `voiced --help` answers at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from . import __version__
+from .errors import ConfigError, InternalError, VoicedError
+
+SAMPLE = Path(__file__).parent / "data" / "sample.flac"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Returns the exit code (errors.py); whatever goes wrong is one line on stderr."""
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    if arguments and arguments[0].startswith(":"):
+        return child_main(arguments[0], int(arguments[1]))
+    options = parser().parse_args(arguments)
+    try:
+        return run(options)
+    except ConfigError as error:
+        print("\n".join(f"voiced: {line}" for line in error.lines), file=sys.stderr)
+        return error.exit_code
+    except VoicedError as error:
+        print(f"voiced: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:  # the reader of our output has gone: nothing is left to say
+        sys.stderr.close()
+        return 0
+
+
+def child_main(role: str, fd: int) -> int:
+    """Becomes one of our own processes. It ends here: library threads of a dead device must not delay it."""
+    import os
+
+    work: Callable[[int], int]
+    match role:
+        case ":capture":
+            from .sources.capture import main as work
+        case ":lane":
+            from .runtime import lane_main as work
+        case ":second-pass":
+            from .runtime import second_pass_main as work
+        case ":files":
+            from .runtime import files_main as work
+        case _:
+            print(f"voiced: no such role: {role}", file=sys.stderr)
+            return InternalError.exit_code
+    code = work(fd)
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def parser() -> argparse.ArgumentParser:
+    epilog = (
+        "Exit codes: 0 done, 2 usage, 65 bad audio, 66 model missing or corrupt, 69 no bus, 70 our own fault, 74 device, 78 bad settings."
+    )
+    top = argparse.ArgumentParser(
+        "voiced", description="Voice daemon: wake phrase, live partials, endpoint, final text on D-Bus.", epilog=epilog
+    )
+    top.add_argument("--version", action="version", version=f"voiced {__version__}")
+    top.add_argument(
+        "--config", metavar="FILE", type=Path, help="settings (else ~/.config/voiced/voiced.yaml, /etc/voiced/voiced.yaml, defaults)"
+    )
+    top.add_argument(
+        "--board",
+        choices=("auto", "generic", "k3"),
+        help="whose cores the settings are checked against (else the settings', else this one's)",
+    )
+    bus = top.add_mutually_exclusive_group()
+    bus.add_argument("--system", action="store_true", help="the system bus")
+    bus.add_argument(
+        "--session", action="store_true", help="the session bus (the default where there is one; else a private bus is started)"
+    )
+    bus.add_argument("--bus", metavar="ADDRESS", help="another bus")
+    what = top.add_mutually_exclusive_group()
+    what.add_argument("--check-config", metavar="FILE", type=Path, help="read a settings file, say all that is wrong with it, and exit")
+    what.add_argument("--input", metavar="FILE", nargs="+", help="hear these files instead of a microphone, then exit")
+    what.add_argument("--demo", action="store_true", help="hear the recording that comes with voiced, at the pace of speech, then exit")
+    what.add_argument("--show", action="store_true", help="the daemon, and on this terminal what it hears")
+    top.add_argument(
+        "--pace", choices=("max", "realtime"), default="max", help="with --input: as fast as it goes (default), or as it was spoken"
+    )
+    top.add_argument("--json", action="store_true", help="with --input, --demo or --show: one JSON object a line")
+    return top
+
+
+def run(options: argparse.Namespace) -> int:
+    from . import settings as table
+
+    if options.check_config:
+        table.read(options.check_config, options.board or "")
+        print(f"{options.check_config}: no mistakes")
+        return 0
+    settings = table.read(table.find_config(options.config), options.board or "")
+    if options.input and options.pace == "max":
+        from .files import hear_files
+
+        return hear_files(settings, options.input, as_json=options.json)
+    from .daemon import run_daemon
+
+    files = [SAMPLE] if options.demo else [Path(file) for file in options.input or ()]
+    return run_daemon(settings, options, files)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

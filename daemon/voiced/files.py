@@ -1,0 +1,76 @@
+"""Files through the whole pipeline, faster than they were spoken, in one child process, without a bus or a deadline.
+
+What lives here: the parent's side: it prints what the child says. The child is a process of its own because a library may
+end its process on a bad model, and a user is owed a line about that.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from . import placement, wire
+from .children import ENVIRONMENT, ended
+from .errors import ModelError, VoicedError
+from .events import decode
+from .runtime_dir import runtime_directory
+from .settings import Settings, to_plain
+from .terminal import Conversation, json_line
+
+
+def hear_files(settings: Settings, files: Sequence[str], *, as_json: bool) -> int:
+    """Prints each file's events; a file that cannot be heard is one line on stderr, and the others go on. Returns the exit code."""
+    link, theirs = wire.Link.pair()
+    with runtime_directory() as directory, theirs:
+        child = subprocess.Popen(
+            [sys.executable, "-m", "voiced", ":files", str(theirs.fileno())],
+            stdin=subprocess.DEVNULL,
+            pass_fds=[theirs.fileno()],
+            env={**ENVIRONMENT, **os.environ, **placement.environment()},
+        )
+        theirs.close()
+        try:
+            link.send_all({"settings": to_plain(settings), "runtime_dir": str(directory), "files": list(files)})
+            return _print(link, child, as_json)
+        finally:
+            link.close()
+            child.kill()
+            child.wait()
+
+
+def _print(link: wire.Link, child: subprocess.Popen[bytes], as_json: bool) -> int:
+    conversation = Conversation(sys.stdout)
+    code, loading, file = 0, "", ""
+    while True:
+        try:
+            message = link.receive()
+        except EOFError:
+            raise ModelError(
+                "voiced", f"the process that hears the files {ended(child.wait(), loading)}", "check the models: voicectl models verify"
+            ) from None
+        assert message is not None
+        match message.body:
+            case {"loading": loading}:
+                pass
+            case {"event": plain, "file": of}:
+                event: Any = decode(plain)
+                if as_json:
+                    print(json_line(event, file=of))
+                    continue
+                if of != file:
+                    conversation.say(f"── {of}")
+                    file = of
+                conversation.show(event)
+            case {"remark": line}:
+                print(f"voiced: {line}", file=sys.stderr)
+            case {"refused": line, "exit": worst}:
+                print(f"voiced: {line}", file=sys.stderr)
+                code = worst
+            case {"failed": line, "exit": worst}:
+                raise VoicedError("", line, code=worst)
+            case {"done": True}:
+                sys.stdout.flush()
+                return code
