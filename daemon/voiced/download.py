@@ -133,6 +133,9 @@ def _pour(response: http.client.HTTPResponse, file: BinaryIO, done: int, total: 
     while not total or done < total:
         try:
             block = response.read(min(_BLOCK, total - done) if total else _BLOCK)
+        except http.client.IncompleteRead as broken:
+            file.write(broken.partial)
+            return False
         except (http.client.HTTPException, OSError):
             return False
         if not block:
