@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
@@ -127,7 +127,7 @@ class Client:
 
     # ── events ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def watch(self) -> AsyncIterator[Heard]:
+    async def watch(self) -> AsyncGenerator[Heard, None]:
         """All events from now on, for ever; begins with a Presence. One at a time. A slow reader loses events (`lost`).
 
         BusError when the daemon refuses to tell us.

@@ -138,8 +138,12 @@ class Connection:
     async def call(
         self, destination: str, path: str, interface: str, member: str, signature: str = "", *body: Any, timeout_s: float = TIMEOUT_S
     ) -> list[Any]:
-        """Calls and waits for the answer's body. CallError: the other side said no; BusError: no answer, no bus."""
-        message = self._message("METHOD_CALL", signature, body, path=path, interface=interface, member=member, destination=destination)
+        """Calls and waits for the answer's body; `interface` may be empty.
+
+        CallError: the other side said no. BusError: no answer, no bus.
+        """
+        to = {"path": path, "interface": interface or None, "member": member, "destination": destination}
+        message = self._message("METHOD_CALL", signature, body, **to)
         message.serial = serial = self._bus.next_serial()
         future = self._pending[serial] = self._loop.create_future()
         try:

@@ -18,7 +18,7 @@ LIMIT = 1_000
 
 @dataclass(frozen=True, slots=True)
 class OutboxStatistics:
-    """waiting: messages in the queue now; replaced: keyed ones given up; dropped: refused because the queue was full."""
+    """waiting: messages in the queue now; replaced: keyed ones given up; dropped: others, refused because the queue was full."""
 
     waiting: int
     replaced: int
@@ -43,12 +43,13 @@ class Outbox:
         return len(self._waiting)
 
     def put(self, data: bytes, key: Hashable | None = None) -> bool:
-        """False when the queue is full of messages that must not be given up; the new one is then counted as dropped."""
+        """False when the queue is full of messages that must not be given up: the new one is lost, and counted."""
         if key in self._latest:
             self._give_up(key)
         elif len(self._waiting) >= self.limit:
             if not self._latest:
-                self._dropped += 1
+                self._dropped += key is None
+                self._replaced += key is not None
                 return False
             self._give_up(next(iter(self._latest)))
         self._number += 1

@@ -236,7 +236,7 @@ class Service:
         self._lanes = now
 
     def _emit(self, path: str, interface: str, member: str, signature: str, body: list[Any], *, key: tuple[str, str] | None = None) -> None:
-        if self._connection is None:
+        if self._connection is None or self._connection.disconnected.is_set():
             self._unheard += 1
             return
         if not self._unicast or path == names.STATUS_PATH:
