@@ -20,7 +20,7 @@ from typing import Any
 from . import __version__, placement
 from .bus.private import find_bus, start_private_bus
 from .bus.service import Service
-from .desk import News, Published
+from .desk import News, PlacementRow, Published
 from .errors import BusError
 from .runtime_dir import runtime_directory
 from .settings import LaneSettings, Settings
@@ -40,14 +40,14 @@ def run_daemon(settings: Settings, options: argparse.Namespace, files: Sequence[
             settings, lanes=tuple(LaneSettings(name, f"file:{file.resolve()}") for name, file in zip(names, files, strict=True))
         )
     start_log(settings.log.level, quiet=bool(files) or options.show)
-    placement.pin("bus", settings.placement.bus)
+    row = placement.pin("bus", settings.placement.bus, process="main")
     with runtime_directory() as directory:
-        return asyncio.run(_run(settings, options, directory, bool(files)))
+        return asyncio.run(_run(settings, options, directory, row, bool(files)))
 
 
-async def _run(settings: Settings, options: argparse.Namespace, directory: Path, until_files_end: bool) -> int:
+async def _run(settings: Settings, options: argparse.Namespace, directory: Path, row: PlacementRow, until_files_end: bool) -> int:
     notifier = Notifier()
-    supervisor = Supervisor(settings, directory, version=__version__)
+    supervisor = Supervisor(settings, directory, version=__version__, row=row)
     if until_files_end or options.show:
         _show(supervisor, options.json, several=len(settings.lanes) > 1)
     async with contextlib.AsyncExitStack() as stack:

@@ -72,10 +72,13 @@ class _Lane:
 
 
 class Supervisor:
-    """Implements desk.Desk. All of it runs in one event loop; `start` makes the processes, `close` ends them."""
+    """Implements desk.Desk. All of it runs in one event loop; `start` makes the processes, `close` ends them.
 
-    def __init__(self, settings: Settings, runtime_dir: Path, *, version: str) -> None:
-        self._settings, self._version = settings, version
+    row   where the main process itself runs
+    """
+
+    def __init__(self, settings: Settings, runtime_dir: Path, *, version: str, row: PlacementRow) -> None:
+        self._settings, self._version, self._row = settings, version, row
         self._models = roles(settings)
         base = int(time.time() * 1000) * LANE_SLOTS
         self._lanes = {lane.name: _Lane(lane, next_turn=base + slot, backoff=Backoff(0.2, 5.0)) for slot, lane in enumerate(settings.lanes)}
@@ -381,7 +384,7 @@ class Supervisor:
 
     def snapshot(self) -> Snapshot:
         views = tuple(self._view(lane) for lane in self._lanes.values())
-        rows = [row for lane in self._lanes.values() for row in lane.rows] + list(self._captures.rows())
+        rows = [self._row] + [row for lane in self._lanes.values() for row in lane.rows] + list(self._captures.rows())
         numbers = self.statistics.numbers() | {"capture_restarts": self._captures.restarts}
         if self._rewriter:
             rows += self._rewriter.rows

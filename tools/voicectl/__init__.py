@@ -1,0 +1,1 @@
+"""voicectl, the client and workbench of voiced. Of voiced it imports only what voiced.api names."""

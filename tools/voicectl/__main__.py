@@ -1,0 +1,96 @@
+"""The command `voicectl`: arguments and exit codes. The commands themselves are in client.py and models.py of this package."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Callable, Sequence
+
+from voiced.api import VoicedError, __version__
+
+from . import client, models
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Returns the exit code: 0 yes, 1 "ran, and the answer is no", else as in voiced.errors; an error is one line on stderr."""
+    options = parser().parse_args(arguments)
+    command: Callable[[argparse.Namespace], int] = options.command
+    try:
+        return command(options)
+    except VoicedError as error:
+        print(f"voicectl: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 0
+
+
+def parser() -> argparse.ArgumentParser:
+    epilog = "Exit codes: 0 yes or done, 1 no, 2 usage, 66 model missing or corrupt, 69 voiced or its bus is not there, 75 not fetched."
+    top = argparse.ArgumentParser("voicectl", description="Client and workbench of voiced.", epilog=epilog)
+    top.add_argument("--version", action="version", version=f"voicectl {__version__}")
+    top.add_argument(
+        "--bus", metavar="ADDRESS", help="where voiced is: session, system or a D-Bus address (else: session, then a private bus)"
+    )
+    commands = top.add_subparsers(metavar="COMMAND", required=True)
+
+    def add(
+        name: str, does: str, command: Callable[[argparse.Namespace], int], *, lane: bool = True, json: bool = True
+    ) -> argparse.ArgumentParser:
+        one = commands.add_parser(name, help=does, description=f"{does[0].upper()}{does[1:]}.")
+        one.set_defaults(command=command)
+        if lane:
+            one.add_argument("--lane", metavar="NAME", help="which lane (needed only where there are several)")
+        if json:
+            one.add_argument("--json", action="store_true", help="one JSON object a line")
+        return one
+
+    def ask(call: Callable[[argparse.Namespace], object]) -> Callable[[argparse.Namespace], int]:
+        return lambda options: asyncio.run(call(options))  # type: ignore[arg-type]
+
+    add("status", "say how voiced is: health, lanes, models, placement, statistics", ask(client.status), lane=False)
+    watch = add("watch", "show wakes, partials, endpoints and finals as they happen, until ^C", ask(client.watch))
+    watch.add_argument("--count", metavar="N", type=_positive, help="end after N finals")
+    listen = add("listen", "print each final's text, or give it to a command", ask(client.listen))
+    listen.add_argument(
+        "--exec", metavar="CMD", dest="run", help="run CMD by the shell for each final: $1 is the text, VOICED_TURN and VOICED_LANE are set"
+    )
+    listen.add_argument("--count", metavar="N", type=_positive, help="end after N finals")
+    trigger = add("trigger", "open a turn without a phrase (push to talk); prints its id", ask(client.trigger))
+    trigger.add_argument("--wait", action="store_true", help="wait for the turn's final and print its text; exit 1 where it has none")
+    add("stop", "say that the speaker has finished: the open turn gives its final", ask(client.stop), json=False)
+    add("cancel", "throw the open turn away", ask(client.cancel), json=False)
+    add("mute", "stop listening; without --lane: all lanes", ask(client.mute), json=False)
+    add("unmute", "listen again", ask(client.unmute), json=False)
+
+    family = commands.add_parser("models", help="list, fetch and verify models", description="List, fetch and verify models.")
+    verbs = family.add_subparsers(metavar="list|fetch|verify", required=True)
+    for name, does, command in (
+        ("list", "list the models that voiced knows", models.show),
+        ("fetch", "fetch models; without an id: the default ones", models.fetch),
+        ("verify", "check every byte of models; without an id: of all that are there", models.verify),
+    ):
+        one = verbs.add_parser(name, help=does, description=f"{does[0].upper()}{does[1:]}.")
+        one.set_defaults(command=command)
+        one.add_argument("--path", metavar="DIR", default="", help="folder that is searched first (the setting models.path)")
+        if name == "list":
+            one.add_argument("--json", action="store_true", help="one JSON object a line")
+        else:
+            one.add_argument("ids", metavar="ID", nargs="*", help="id of a model, as `voicectl models list` shows it")
+        if name == "fetch":
+            one.add_argument("--trust-first-use", action="store_true", help="take a model whose checksum is not known, and record it")
+    return top
+
+
+def _positive(text: str) -> int:
+    number = int(text) if text.isdecimal() else 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"must be a whole number from 1; got {text!r}")
+    return number
+
+
+if __name__ == "__main__":
+    sys.exit(main())
