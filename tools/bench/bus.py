@@ -1,0 +1,159 @@
+"""What the service adds to the bare library: latency of a signal, in one run, on one private bus.
+
+The receiver is another process with the bare library (dbus-fast where there is one), so that reading and writing do not
+share a loop. Every rate is measured in turns, bare and ours, so that a busy moment of the machine meets both. Prints
+milliseconds at p50 and p99 and the ratio ours : bare. Run: python -m bench.bus, with tools and daemon on the path.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import importlib
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from voiced import events
+from voiced.bus import interface
+from voiced.bus.library import LIBRARIES, load
+from voiced.bus.private import start_private_bus
+from voiced.bus.service import Service
+from voiced.desk import LaneView, News, Published, Snapshot
+from voiced.errors import BusError
+
+BARE_PATH, BARE_INTERFACE = "/org/example/Bench", "org.example.Bench"
+TEXT = "turn on the lights in the kitchen and close the window of the living room, please"
+
+
+def now_us() -> int:
+    return time.monotonic_ns() // 1000
+
+
+class OneLane:
+    """A desk with one lane that says what the bench wants."""
+
+    def __init__(self) -> None:
+        self.say: Callable[[News], None] = lambda _: None
+
+    def snapshot(self) -> Snapshot:
+        return Snapshot("0", "ok", False, (LaneView("kitchen", "hearing", "ok", False, (), "bench"),))
+
+    def listen(self, callback: Callable[[News], None]) -> None:
+        self.say = callback
+
+    async def trigger(self, lane: str, options: Any) -> int:  # noqa: ARG002
+        return 0
+
+    async def stop(self, lane: str) -> None: ...
+
+    async def cancel(self, lane: str) -> None: ...
+
+    async def mute(self, lane: str | None, muted: bool) -> None: ...
+
+
+async def receive(address: str) -> None:
+    """The receiver's process: for each signal a line with its kind and its age in microseconds."""
+    root = importlib.import_module(load("auto").name.replace("-", "_"))
+    aio = importlib.import_module(f"{root.__name__}.aio")
+    bus = await aio.MessageBus(bus_address=address).connect()
+
+    def hear(message: Any) -> bool:
+        arrived = now_us()
+        if message.member == "Partial":
+            details = message.body[-1]
+            print(json.dumps([message.interface == BARE_INTERFACE, arrived - details["monotonic_us"].value]), flush=True)
+        return False
+
+    bus.add_message_handler(hear)
+    for name in (BARE_INTERFACE, interface.LANE.name):
+        rule = f"type='signal',interface='{name}'"
+        dbus = "org.freedesktop.DBus"
+        await bus.call(
+            root.Message(destination=dbus, path="/org/freedesktop/DBus", interface=dbus, member="AddMatch", signature="s", body=[rule])
+        )
+    print("ready", flush=True)
+    await bus.wait_for_disconnect()
+
+
+async def measure(address: str, library: str, rate_hz: int, count: int) -> tuple[list[int], list[int]]:
+    """Ages in microseconds, bare and ours, `count` of each."""
+    root = importlib.import_module(library.replace("-", "_"))
+    aio = importlib.import_module(f"{root.__name__}.aio")
+    bare = await aio.MessageBus(bus_address=address).connect()
+    desk = OneLane()
+    service = Service(desk, address, library=library)
+    await service.start()
+    serving = asyncio.create_task(service.run())
+    receiver = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "bench.bus", "--receive", address, stdout=asyncio.subprocess.PIPE, limit=1 << 20
+    )
+    assert receiver.stdout is not None
+    await receiver.stdout.readline()
+    signature = interface.SIGNATURES["Partial"]
+
+    def send_bare(number: int) -> None:
+        details = {"monotonic_us": root.Variant("t", now_us()), "realtime_us": root.Variant("t", 0)}
+        body = [number, 1, number * 1280, TEXT, details]
+        bare.send(root.Message.new_signal(BARE_PATH, BARE_INTERFACE, "Partial", signature, body))
+
+    def send_ours(number: int) -> None:
+        desk.say(Published("kitchen", number, events.Partial(number * 1280, 1, TEXT), now_us(), 0))
+
+    start = time.monotonic()
+    for number in range(2 * count):
+        await asyncio.sleep(max(0.0, start + number / rate_hz / 2 - time.monotonic()))
+        (send_bare if number % 2 else send_ours)(number)
+    ages: tuple[list[int], list[int]] = ([], [])
+    while len(ages[0]) + len(ages[1]) < 2 * count:
+        is_bare, age = json.loads(await receiver.stdout.readline())
+        ages[0 if is_bare else 1].append(age)
+    receiver.kill()
+    await receiver.wait()
+    serving.cancel()
+    await asyncio.wait([serving])
+    bare.disconnect()
+    return ages
+
+
+def percentile(values: list[int], share: float) -> float:
+    return sorted(values)[min(len(values) - 1, int(share * len(values)))] / 1000
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--seconds", type=float, default=5.0, help="for each library and rate (default 5)")
+    parser.add_argument("--json", action="store_true", help="one object a line")
+    parser.add_argument("--receive", metavar="ADDRESS", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.receive:
+        asyncio.run(receive(options.receive))
+        return 0
+    with tempfile.TemporaryDirectory(prefix="voiced-") as directory:
+        bus = start_private_bus(Path(directory) / "b")
+        try:
+            for library in LIBRARIES:
+                try:
+                    load(library)
+                except BusError as error:
+                    print(error, file=sys.stderr)
+                    continue
+                for rate_hz in (20, 200):
+                    count = max(10, round(rate_hz * options.seconds))
+                    bare, ours = asyncio.run(measure(bus.address, library, rate_hz, count))
+                    row: dict[str, Any] = {"library": library, "rate_hz": rate_hz, "signals": count}
+                    for name, share in (("p50", 0.5), ("p99", 0.99)):
+                        row |= {f"{name}_bare_ms": percentile(bare, share), f"{name}_ours_ms": percentile(ours, share)}
+                        row[f"{name}_ratio"] = round(percentile(ours, share) / percentile(bare, share), 2)
+                    print(json.dumps(row) if options.json else "  ".join(f"{key} {value}" for key, value in row.items()), flush=True)
+        finally:
+            bus.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
