@@ -1,8 +1,8 @@
 """The library of models: which there are, where their files lie, whether they are whole, and how to get them.
 
 Looking is cheap (sizes), verifying is thorough (SHA-256), and no model is ever loaded here. What fetches is imported when it is
-asked for: the daemon never needs it. `python -m voiced.models` lists,
-fetches and verifies from an environment that has nothing else yet.
+asked for: the daemon never needs it. `python -m voiced.models` lists, fetches and verifies from an environment that has nothing
+else yet.
 """
 
 from __future__ import annotations
