@@ -32,10 +32,10 @@ def decibels(ratio: float) -> float:
 
 
 def _levels(sound: Sound) -> NDArray[np.float64]:
-    """RMS of each 20 ms window, every 5 ms; sound shorter than a window counts as one."""
-    padded = np.pad(sound, (0, max(0, _WINDOW - len(sound))))
+    """RMS of each 20 ms window, every 5 ms; the first begins 15 ms before the sound, so every sample is in four of them."""
+    padded = np.pad(sound.astype(np.float64), (_WINDOW - _HOP, _WINDOW))
     windows = np.lib.stride_tricks.sliding_window_view(padded, _WINDOW)[::_HOP]
-    levels: NDArray[np.float64] = np.sqrt((windows.astype(np.float64) ** 2).mean(axis=1))
+    levels: NDArray[np.float64] = np.sqrt((windows**2).mean(axis=1))
     return levels
 
 
@@ -45,10 +45,9 @@ def speech_bounds(sound: Sound) -> tuple[int, int]:
     if not len(sound) or levels.max() == 0:
         raise ValueError("speech_bounds wants sound; got digital silence")
     loud = np.nonzero(levels > levels.max() * 10 ** (-_SPEECH_BELOW_PEAK_DB / 20))[0]
-    middle = (_WINDOW - _HOP) // 2  # a window stands for the hop in its middle
-    start = int(loud[0]) * _HOP + middle if loud[0] else 0
-    end = len(sound) if loud[-1] == len(levels) - 1 else int(loud[-1]) * _HOP + middle + _HOP
-    return start, min(end, len(sound))
+    hop = (_WINDOW - _HOP) // 2 - (_WINDOW - _HOP)  # a window stands for the hop in its middle: where the first one's is
+    start, end = int(loud[0]) * _HOP + hop, int(loud[-1]) * _HOP + hop + _HOP
+    return max(start, 0), min(end, len(sound))
 
 
 def trimmed(sound: Sound) -> Sound:

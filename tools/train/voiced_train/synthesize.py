@@ -3,6 +3,7 @@
 What lives here: which sentence is said by whom, how fast and with which hesitation, and a run that can be stopped at any
 time and goes on where it was. What must not: how a voice speaks (voices.py).
 
+    python -m voiced_train.synthesize fetch
     python -m voiced_train.synthesize commands --texts commands.tsv --out DIR [--count N] [--share 1/2] [--seed N]
     python -m voiced_train.synthesize sample DIR
 
@@ -222,6 +223,7 @@ def _share(text: str) -> tuple[int, int]:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m voiced_train.synthesize", description="Synthesize speech for training.")
     commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("fetch", help="fetch the voices, and name them")
     sample = commands.add_parser("sample", help="make the sample recording that ships with voiced")
     sample.add_argument("out", type=Path, metavar="DIR")
     many = commands.add_parser("commands", help="speak command sentences; goes on where an earlier run stopped")
@@ -232,6 +234,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     many.add_argument("--seed", type=int, default=0, metavar="N", help="(default: %(default)s)")
     options = parser.parse_args(arguments)
     try:
+        if options.command == "fetch":
+            print("\n".join(Speaker(fetch(cache_folder())).voices()))
+            return 0
         if options.command == "sample":
             from .sample import write
 

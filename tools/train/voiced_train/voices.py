@@ -100,7 +100,7 @@ class Speaker:
         if not any(letter.isalpha() for letter in ipa):
             raise UsageError("text", f"holds no word to speak: {text!r}")
         if voice == "joe":
-            return self._say_joe(ipa, speed), _JOE_RATE
+            return self._say_joe(ipa.replace("…", ","), speed), _JOE_RATE  # a mark it knows that leaves the sentence open
         return self._say_kokoro(kokoro_spelling(ipa, accent), voice, speed), _KOKORO_RATE
 
     def _say_joe(self, ipa: str, speed: float) -> Sound:
