@@ -11,7 +11,7 @@ import socket
 from collections.abc import Mapping
 from urllib.parse import unquote_to_bytes
 
-from voiced.errors import BusError
+from ..errors import BusError
 
 SYSTEM_SOCKETS = ("/run/dbus/system_bus_socket", "/var/run/dbus/system_bus_socket")
 

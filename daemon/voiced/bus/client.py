@@ -15,9 +15,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
-from voiced.desk import Published
-from voiced.errors import BusError
-
+from ..desk import Published
+from ..errors import BusError
 from . import interface as names
 from .connection import DAEMON, DAEMON_PATH, CallError, Connection, Incoming, Value, connect
 

@@ -18,8 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from voiced.errors import BusError
-
+from ..errors import BusError
 from .library import TIMEOUT_S, Library, close_bus, load, open_bus
 from .outbox import Outbox
 

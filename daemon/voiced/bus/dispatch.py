@@ -13,9 +13,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from voiced.desk import Desk, LaneView, Snapshot
-from voiced.errors import ConfigError, DeviceError, InputError, InternalError, ModelError, UsageError, VoicedError
-
+from ..desk import Desk, LaneView, Snapshot
+from ..errors import ConfigError, DeviceError, InputError, InternalError, ModelError, UsageError, VoicedError
 from . import interface as names
 from .connection import Connection, Incoming, Value
 from .interface import INTROSPECTABLE, LANE, MANAGER, OBJECT_MANAGER, PEER, PROPERTIES, STATUS, Interface

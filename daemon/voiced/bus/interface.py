@@ -20,9 +20,8 @@ from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import quoteattr
 
-from voiced import events
-from voiced.desk import Published
-
+from .. import events
+from ..desk import Published
 from .connection import DAEMON, Value
 
 NAME = "org.voiced.Voice1"

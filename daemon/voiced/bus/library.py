@@ -16,8 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from voiced.errors import BusError
-
+from ..errors import BusError
 from .address import entries, open_socket
 
 LIBRARIES = ("dbus-fast", "dbus-next")

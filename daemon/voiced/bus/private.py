@@ -19,8 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from xml.sax.saxutils import escape
 
-from voiced.errors import BusError
-
+from ..errors import BusError
 from .address import alive, session_address, system_address
 
 START_S = 5.0

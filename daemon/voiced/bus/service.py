@@ -13,9 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from voiced.desk import Desk, HealthChanged, LaneChanged, News, Published, Snapshot
-from voiced.errors import BusError
-
+from ..desk import Desk, HealthChanged, LaneChanged, News, Published, Snapshot
+from ..errors import BusError
 from . import interface as names
 from .connection import DAEMON, DAEMON_PATH, Connection, ConnectionStatistics, Incoming, connect
 from .dispatch import Dispatcher, Refusal, Values, interfaces_of, lane_values, manager_values, status_values, tree
