@@ -101,6 +101,7 @@ def test_text_that_no_token_spells_is_named(text: str, why: str) -> None:
         ({"text": "7 up"}, "which no token spells"),
         ({"text": " "}, "the text is empty"),
         ({"text": "word " * 30}, "cannot be said in 2 s"),
+        ({"source": "dc-tts-own-recordings"}, "cut short"),
         ({"seconds": "long"}, "could not convert"),
         ({"licence": None}, "has no 'licence'"),
         ({"path": None}, "has no 'path'"),

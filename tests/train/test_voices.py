@@ -35,17 +35,17 @@ def test_there_are_55_voices(speaker: voices.Speaker) -> None:
 
 
 @spoken
-@pytest.mark.parametrize(("voice", "rate"), [("joe", 22_050), ("af_heart", 24_000), ("bm_george", 24_000)])
+@pytest.mark.parametrize(("voice", "rate"), [("joe", 22_050), ("bm_george", 24_000)])
 def test_a_faster_voice_says_it_in_less_time(speaker: voices.Speaker, voice: str, rate: int) -> None:
     lengths = []
     for speed in (0.8, 1.25):
-        sound, got = speaker.say("Turn on the lights in the kitchen.", voice, speed)
+        sound, got = speaker.say("Turn on the lights.", voice, speed)
         assert got == rate
         assert sound.dtype == np.float32
         assert 0.05 < np.abs(sound).max() <= 1
         start, end = speech_bounds(at_16k(sound, rate))
         lengths.append((end - start) / RATE)
-    assert 0.8 < lengths[1] < lengths[0] < 4
+    assert 0.5 < lengths[1] < lengths[0] < 4
     assert 1.1 < lengths[0] / lengths[1] < 1.8  # asked for: 1.56; joe gives each phoneme a whole frame, whatever the speed
 
 
@@ -81,7 +81,7 @@ def test_every_phoneme_has_a_number(speaker: voices.Speaker) -> None:
         ipa = speaker._phonemes(text, accent)
         assert set(ipa) - {"…"} <= set(speaker._joe_ids)
         assert set(kokoro_spelling(ipa, accent)) <= set(voices._KOKORO_IDS)
-        assert [mark for mark in ipa if mark in ".,;:!?…"] == list(";:,,,,,!,,?,,….")
+        assert [mark for mark in ipa if mark in ".,;:!?…"] == list(";:,,,,!,,?,,….")
 
 
 def test_kokoro_has_letters_of_its_own() -> None:
@@ -127,6 +127,7 @@ def test_a_sentence_that_cannot_be_said_is_counted(tmp_path: Path, speaker: voic
     assert not (tmp_path / "manifest.jsonl").exists()
 
 
+@pytest.mark.slow
 @spoken
 def test_the_sample_can_be_made_again(speaker: voices.Speaker) -> None:
     """On another processor int8 kernels may round otherwise, so positions are compared and not bytes."""
