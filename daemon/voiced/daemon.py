@@ -90,7 +90,7 @@ async def _start_bus(
     try:
         address = find_bus(explicit, system=system)
         revive = None
-        if address is None or not (explicit or system or "DBUS_SESSION_BUS_ADDRESS" in os.environ):
+        if address is None:
             private = start_private_bus()
             stack.callback(private.close)
             address, revive = private.address, private.ensure
