@@ -168,6 +168,7 @@ def test_parts_are_joined_in_order(tmp_path: Path) -> None:
     sha256 = "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"
     voices._place(tmp_path / "model.onnx", iter([b"hel", b"lo"]), sha256)
     assert (tmp_path / "model.onnx").read_bytes() == b"hello"
+    assert (tmp_path / "model.onnx").stat().st_mode & 0o777 == 0o644
 
 
 def test_a_client_that_fails_gives_its_last_line() -> None:

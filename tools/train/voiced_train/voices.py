@@ -250,6 +250,7 @@ def _place(target: Path, parts: Iterable[bytes], sha256: str) -> None:
                 digest.update(part)
                 file.write(part)
             _check(str(target), digest.hexdigest(), sha256)
+            Path(file.name).chmod(0o644)  # a temporary file is its owner's alone, a cache may be shared
             Path(file.name).replace(target)
         finally:
             Path(file.name).unlink(missing_ok=True)
