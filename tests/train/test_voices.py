@@ -1,6 +1,9 @@
 """The voices, with the real models, where they have been fetched; and how they are fetched, with wheels made here."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +12,7 @@ import soundfile
 import voiced
 from voiced.errors import FetchError, ModelError, UsageError
 from voiced_train import sample, synthesize, voices
-from voiced_train.phonemes import kokoro_spelling
+from voiced_train.phonemes import Phonemizer, kokoro_spelling
 from voiced_train.sound import RATE, at_16k, speech_bounds, speech_level_db
 
 FOLDER = voices.cache_folder()
@@ -69,6 +72,23 @@ def test_the_same_words_after_the_same_seed_are_the_same_sound() -> None:
 def test_what_cannot_be_said_is_refused(speaker: voices.Speaker, text: str, voice: str, speed: float, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         speaker.say(text, voice, speed)
+
+
+@pytest.mark.skipif(not (FOLDER / "espeakng_loader").is_dir(), reason=f"no espeak-ng in {FOLDER}")
+def test_espeak_without_its_data_is_an_error(tmp_path: Path) -> None:
+    program = (
+        "import sys; from pathlib import Path; from voiced.errors import ModelError; from voiced_train.phonemes import Phonemizer\n"
+        "try: Phonemizer(sys.argv[1], Path(sys.argv[2]))\n"
+        "except ModelError as error: print(error)"
+    )  # the library has one state a process
+    command = [sys.executable, "-c", program, str(FOLDER / "espeakng_loader" / "libespeak-ng.so"), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)})
+    assert done.stdout == f"{tmp_path}: espeak-ng finds no data there; apt install espeak-ng-data\n"
+
+
+def test_a_library_that_is_not_there_is_an_error() -> None:
+    with pytest.raises(ModelError, match="libnothing.so.1: espeak-ng does not load .*apt install libespeak-ng1"):
+        Phonemizer("libnothing.so.1", None)
 
 
 @spoken

@@ -39,7 +39,7 @@ class Phonemizer:
         except OSError as error:
             raise ModelError(str(library), f"espeak-ng does not load ({error})", "apt install libespeak-ng1") from None
         path = str(data).encode() if data else None
-        if self._espeak.espeak_Initialize(_SYNCHRONOUS, 0, path, _DONT_EXIT) < 0:
+        if self._espeak.espeak_Initialize(_SYNCHRONOUS, 0, path, _DONT_EXIT) <= 0:  # else its sample rate
             raise ModelError(str(data or library), "espeak-ng finds no data there", "apt install espeak-ng-data")
         self._espeak.espeak_TextToPhonemes.restype = ctypes.c_char_p
         self._accent = ""
