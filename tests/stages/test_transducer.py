@@ -1,0 +1,188 @@
+"""The first pass: its times against a known end of speech, its end token, its last word, any block size."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from voiced.audio import Samples
+from voiced.events import Words
+from voiced.stages.sherpa import Hypothesis
+from voiced.stages.transducer import END_TOKEN, Transducer, read
+
+MakeTransducer = Callable[..., Transducer]
+
+# the first query of the sample, "Turn on the lights in the kitchen.", and the silence after it (sample.json)
+FIRST, SPEECH_END, LAST = 28_080, 56_080, 92_000
+
+
+def decode(stage: Transducer, first: int, samples: Samples, sizes: Iterator[int]) -> list[Words]:
+    stage.start(first)
+    out = []
+    while len(samples):
+        size = next(sizes)
+        words = stage.step(samples[:size])
+        samples = samples[size:]
+        if words:
+            out.append(words)
+    return [*out, stage.finish()]
+
+
+def always(size: int) -> Iterator[int]:
+    while True:
+        yield size
+
+
+@pytest.fixture(scope="module")
+def turn(transducer: Transducer, sample: Samples) -> list[Words]:
+    """All that is said about the first query, fed by VAD windows."""
+    return decode(transducer, FIRST, sample[FIRST:LAST], always(512))
+
+
+def test_it_hears_the_words(turn: list[Words]) -> None:
+    assert "turn on the lights in the" in turn[-1].text
+    assert END_TOKEN not in "".join(words.text for words in turn)
+
+
+def test_partials_grow_as_the_sound_comes(turn: list[Words]) -> None:
+    partials = turn[:-1]
+    assert len(partials) >= 4
+    assert all(before.sample < after.sample for before, after in itertools.pairwise(partials))
+    assert all(before != after for before, after in itertools.pairwise(partials))
+    texts = [words.text for words in partials]
+    assert all(after.startswith(before) for before, after in itertools.pairwise(texts))  # greedy never takes back
+
+
+def test_the_end_token_stands_where_the_speech_ended(turn: list[Words]) -> None:
+    last = turn[-1]
+    assert last.end_token is not None
+    assert -200 * 16 <= last.end_token - SPEECH_END <= 600 * 16
+    assert last.log_probability < 0
+
+
+def test_the_end_token_is_known_after_its_frame_and_within_the_stages_latency(turn: list[Words], transducer: Transducer) -> None:
+    told = next(words for words in turn if words.end_token is not None)
+    assert told.end_token is not None
+    assert 0 < told.sample - told.end_token <= transducer.latency + 512 + 400  # a block; the last feature frame's own width
+    assert transducer.latency == (320 + 160) * 16
+
+
+def test_a_frame_of_80_ms_is_two_of_sherpas(new_transducer: MakeTransducer, turn: list[Words], sample: Samples) -> None:
+    stage = new_transducer(frame_ms=80)
+    words = decode(stage, FIRST, sample[FIRST:LAST], always(512))[-1]
+    assert words.end_token is not None
+    assert turn[-1].end_token is not None
+    assert words.end_token - FIRST == 2 * (turn[-1].end_token - FIRST)
+
+
+def test_positions_move_with_the_start(transducer: Transducer, turn: list[Words], sample: Samples) -> None:
+    moved = decode(transducer, FIRST + 1_000_000, sample[FIRST:LAST], always(512))
+    assert [(words.text, words.sample - 1_000_000) for words in moved] == [(words.text, words.sample) for words in turn]
+    assert moved[-1].end_token == (turn[-1].end_token or 0) + 1_000_000
+
+
+@given(st.lists(st.integers(1, 20_000), min_size=1, max_size=40))
+@settings(max_examples=8, deadline=None)
+def test_the_same_words_for_any_blocks(transducer: Transducer, turn: list[Words], sample: Samples, sizes: list[int]) -> None:
+    words = decode(transducer, FIRST, sample[FIRST:LAST], iter([*sizes, *[LAST] * 2]))[-1]
+    assert words == turn[-1]
+
+
+def test_a_turn_knows_nothing_of_the_one_before(transducer: Transducer, turn: list[Words], sample: Samples) -> None:
+    transducer.start(0)
+    transducer.step(sample[96_080:123_040])
+    transducer.reset()
+    assert decode(transducer, FIRST, sample[FIRST:LAST], always(512)) == turn
+
+
+@pytest.mark.parametrize("end", [SPEECH_END, SPEECH_END - 1600, SPEECH_END - 800])
+def test_sound_that_ends_with_its_speech_keeps_its_last_word(transducer: Transducer, sample: Samples, end: int) -> None:
+    """The manifest's tail gives what two seconds of silence give."""
+    short = decode(transducer, FIRST, sample[FIRST:end], always(512))[-1]
+    longer = decode(transducer, FIRST, np.concatenate((sample[FIRST:end], np.zeros(32_000, np.int16))), always(512))[-1]
+    assert short.text == longer.text
+    assert short.sample == end
+
+
+def test_without_a_tail_the_last_word_is_lost(new_transducer: MakeTransducer, sample: Samples, transducer: Transducer) -> None:
+    """So that the test above proves something."""
+    end = SPEECH_END - 1600
+    bare = decode(new_transducer(tail_ms=0), FIRST, sample[FIRST:end], always(512))[-1]
+    whole = decode(transducer, FIRST, sample[FIRST:end], always(512))[-1]
+    assert len(bare.text) < len(whole.text)
+
+
+def test_a_word_takes_the_end_token_back(new_transducer: MakeTransducer, sample: Samples) -> None:
+    """A query, its silence, and somebody going on: the text goes on in the same partial."""
+    stage = new_transducer()
+    told = decode(stage, FIRST, np.concatenate((sample[FIRST:LAST], sample[167_760:200_000])), always(512))
+    at = next(row for row, words in enumerate(told) if words.end_token is not None)
+    taken = [words for words in told[at:] if words.end_token is None]
+    assert taken
+    assert taken[0].text.startswith(told[at].text)
+    assert len(taken[0].text) > len(told[at].text)
+    assert stage.statistics().taken_back >= 1
+
+
+def test_a_vocabulary_without_the_token_gives_none(new_transducer: MakeTransducer, sample: Samples) -> None:
+    words = decode(new_transducer(end_token=False), FIRST, sample[FIRST:LAST], always(512))
+    assert all(said.end_token is None for said in words)
+
+
+def test_silence_says_nothing(transducer: Transducer) -> None:
+    words = decode(transducer, 0, np.zeros(48_000, np.int16), always(512))
+    assert [said.text for said in words] == [""] * len(words)
+
+
+def test_long_dictation_goes_on_past_the_position_codes_wrap(transducer: Transducer, sample: Samples) -> None:
+    """Two minutes in one turn: what is heard late is heard as well as what is heard first."""
+    text = decode(transducer, 0, np.tile(sample[FIRST:LAST], 30), always(5120))[-1].text
+    assert 29 <= text.count(" in the ") <= 31
+
+
+def test_no_turn_no_words(transducer: Transducer, sample: Samples) -> None:
+    transducer.reset()
+    with pytest.raises(RuntimeError, match="no turn is open"):
+        transducer.step(sample[:512])
+    with pytest.raises(RuntimeError, match="no turn is open"):
+        transducer.finish()
+    transducer.start(0)
+    with pytest.raises(ValueError, match=r"Transducer wants int16 of shape \(n,\), n > 0; got int16 \(0,\)"):
+        transducer.step(sample[:0])
+    transducer.finish()
+    with pytest.raises(RuntimeError, match="no turn is open"):
+        transducer.step(sample[:512])
+
+
+def test_warm_up_leaves_no_turn_open(transducer: Transducer, sample: Samples) -> None:
+    transducer.warm_up()
+    with pytest.raises(RuntimeError, match="no turn is open"):
+        transducer.step(sample[:512])
+
+
+def test_counts(new_transducer: MakeTransducer, sample: Samples) -> None:
+    stage = new_transducer()
+    decode(stage, FIRST, sample[FIRST:LAST], always(512))
+    counted = stage.statistics()
+    assert (counted.turns, counted.samples) == (1, LAST - FIRST)
+    assert counted.chunks in {(LAST - FIRST + stage.latency) // 5120 + extra for extra in (-1, 0, 1)}
+
+
+def hypothesis_of(tokens: list[str]) -> Hypothesis:
+    return Hypothesis(tuple(tokens), tuple(0.04 * at for at in range(len(tokens))), (-1.0,) * len(tokens))
+
+
+@given(st.lists(st.sampled_from(["▁turn", "▁on", "s", END_TOKEN, "▁"]), max_size=12))
+def test_read_keeps_the_words_and_finds_the_first_token_after_the_last(tokens: list[str]) -> None:
+    text, at = read(hypothesis_of(tokens), END_TOKEN)
+    assert text == " ".join("".join(token for token in tokens if token != END_TOKEN).replace("▁", " ").split())
+    if at is None:
+        assert not tokens or tokens[-1] != END_TOKEN
+    else:
+        assert set(tokens[at:]) == {END_TOKEN}
+        assert at == 0 or tokens[at - 1] != END_TOKEN
+    assert read(hypothesis_of(tokens), None)[1] is None
