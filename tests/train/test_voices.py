@@ -87,7 +87,7 @@ def test_espeak_without_its_data_is_an_error(tmp_path: Path) -> None:
 
 
 def test_a_library_that_is_not_there_is_an_error() -> None:
-    with pytest.raises(ModelError, match="libnothing.so.1: espeak-ng does not load .*apt install libespeak-ng1"):
+    with pytest.raises(ModelError, match=r"libnothing.so.1: espeak-ng does not load .*apt install libespeak-ng1"):
         Phonemizer("libnothing.so.1", None)
 
 
