@@ -66,11 +66,13 @@ class Rechunker:
 
     def reset(self) -> None:
         self._have = 0
+        self._lost = 0
         self._next: int | None = None
 
     def feed(self, frame: AudioFrame) -> Iterator[AudioFrame]:
-        """Yields full blocks in order; each has the arrival time of the frame that completed it."""
-        samples, position, lost = frame.samples, frame.first, frame.lost
+        """Yields full blocks in order; each has the arrival time of the frame that completed it, and what was lost before it."""
+        samples, position = frame.samples, frame.first
+        self._lost += frame.lost
         if position != self._next:
             self._have = 0
         if not self._have:  # a block begins on the grid only
@@ -84,8 +86,8 @@ class Rechunker:
             start += take
             if self._have == self.size:
                 self._have = 0
+                lost, self._lost = self._lost, 0
                 yield AudioFrame(position + start - self.size, self._parts.copy(), lost, frame.arrived_ns)
-                lost = 0
         self._next = frame.end
 
 
