@@ -34,9 +34,10 @@ class Part:
 
 SCRIPT = (
     Part(1195, "jarvis", "af_heart", "wake"),
-    Part(250, "Turn on the lights in the kitchen.", "af_heart", "turn"),
+    # 150 and not 250: the starter model then says </s> half a second after the end, before silence alone would close the turn
+    Part(150, "Turn on the lights in the kitchen.", "af_heart", "turn"),
     Part(2500, "I think the bread is almost done.", "am_michael", "talk"),
-    Part(1985, "jarvis", "af_heart", "wake"),
+    Part(2085, "jarvis", "af_heart", "wake"),
     Part(250, "What time is it?", "af_heart", "turn"),
 )
 _LAST_PAUSE_MS = 2000
