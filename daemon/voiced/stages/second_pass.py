@@ -15,6 +15,7 @@ import numpy as np
 from ..audio import Samples
 from ..units import RATE, to_samples
 from . import check_hop
+from .memory import give_back
 from .sherpa import OfflineEngine
 
 _CUT_WITHIN = 3 * RATE // 2
@@ -63,11 +64,13 @@ class SecondPass:
         """One second of faint noise: silence may end a decoder at once and leave its later steps cold."""
         noise = np.random.default_rng(0).integers(-300, 300, RATE, np.int16, endpoint=True)
         self._engine.decode(noise)
+        give_back()
 
     def step(self, samples: Samples) -> str:
         """int16 (n,): a whole turn. Returns its text, '' where there is none."""
         check_hop(self, samples)
         text = " ".join(filter(None, map(self._decode, self._pieces(samples))))
+        give_back()
         self._decodes += 1
         self._samples += len(samples)
         self._empty += not text

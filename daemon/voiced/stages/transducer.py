@@ -19,6 +19,7 @@ from ..audio import Samples
 from ..events import Words
 from ..units import to_samples
 from . import check_hop
+from .memory import give_back
 from .sherpa import Hypothesis, Stream, StreamingEngine, position
 
 END_TOKEN = "</s>"
@@ -85,6 +86,7 @@ class Transducer:
         stream.finish()
         stream.hypothesis()
         self.reset()
+        give_back()
 
     def start(self, first: int) -> None:
         """A new turn, whose sound begins at position `first`."""

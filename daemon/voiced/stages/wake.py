@@ -17,6 +17,7 @@ from typing import Protocol
 from ..audio import Samples
 from ..units import to_samples
 from .features import EMBEDDING_SIZE, EMBEDDINGS, HISTORY_HOPS, HOP, WakeFeatures
+from .memory import give_back
 from .session import Port, open_session, zeros
 
 PHRASE_END_AFTER_MS = 245
@@ -59,6 +60,7 @@ class Stage1:
         self._features.warm_up()
         for head in self._heads:
             head.run({head.names[0]: zeros(1, EMBEDDINGS, EMBEDDING_SIZE)})
+        give_back()
 
     def step(self, samples: Samples) -> tuple[float, ...]:
         """int16 (1280,) → one score a phrase, in the order of `phrases`."""
