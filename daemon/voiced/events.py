@@ -256,7 +256,7 @@ def encode(record: Fact | Event | Order) -> dict[str, Any]:
 
 def decode(plain: dict[str, Any]) -> Fact | Event | Order:
     """The record that `encode` made this of; ValueError says what is unknown or missing."""
-    kind = _KINDS.get(plain.get("event", ""))
+    kind = _KINDS.get(str(plain.get("event")))
     if kind is None:
         raise ValueError(f"no such event: {plain.get('event')!r}")
     values = {name: value for name, value in plain.items() if name != "event"}

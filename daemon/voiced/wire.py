@@ -23,6 +23,8 @@ LIMIT = 1 << 16
 
 MAX_FDS = 8
 
+_FD_BYTES = array.array("i").itemsize
+
 
 @dataclass(frozen=True, slots=True)
 class Message:
@@ -52,7 +54,7 @@ class Link:
         return self._sock.fileno()
 
     def send(self, body: dict[str, Any], fds: tuple[int, ...] = ()) -> bool:
-        """True when the other end has it; False when its buffer is full or it is gone. Never blocks.
+        """True when the other end has it; False when its buffer is full, it is gone, or this end was closed. Never blocks.
 
         The caller keeps its descriptors. Raises InternalError for a message over LIMIT.
         """
@@ -62,13 +64,15 @@ class Link:
         ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
         try:
             self._sock.sendmsg([data], ancillary, socket.MSG_NOSIGNAL)
-        except (BlockingIOError, BrokenPipeError, ConnectionResetError, OSError):
+        except OSError:
             return False
         return True
 
     def send_all(self, body: dict[str, Any]) -> bool:
-        """Waits until the other end takes it: for a child that has nothing better to do. False when it is gone."""
+        """Waits until the other end takes it: for a child that has nothing better to do. False when an end is closed."""
         while not self.send(body):
+            if self._sock.fileno() < 0:
+                return False
             poll = select.poll()
             poll.register(self._sock, select.POLLOUT)
             if any(event & (select.POLLHUP | select.POLLERR) for _, event in poll.poll()):
@@ -83,11 +87,15 @@ class Link:
         if timeout != 0 and not select.select([self._sock], [], [], timeout)[0]:
             return None
         try:
-            data, fds, flags, _ = socket.recv_fds(self._sock, LIMIT + 1, MAX_FDS)
+            # not socket.recv_fds: it drops the flag, and the descriptors would go on to whatever this process starts
+            data, ancillary, flags, _ = self._sock.recvmsg(LIMIT + 1, socket.CMSG_LEN(MAX_FDS * _FD_BYTES), socket.MSG_CMSG_CLOEXEC)
         except BlockingIOError:
             return None
         except ConnectionResetError:
             raise EOFError from None
+        fds = array.array("i")
+        for _, _, some in ancillary:
+            fds.frombytes(some[: len(some) - len(some) % _FD_BYTES])
         if not data:
             raise EOFError
         if flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC):
