@@ -165,5 +165,7 @@ def _find(library: Library, model: str, role: str, say: Say) -> Mapping[str, Pat
     found: Found = library.find(model)
     if found.model.role != role:
         raise ModelError(model, f"its role is {found.model.role}, a {role} model is wanted here", "see `voicectl models list`")
-    say(f"{role} {model} ({next(iter(found.files.values())).parent})")
+    say(f"{role} {model} ({found.directory})")
+    # by the process that loads it, just before: a damaged model is not always refused by its library, which may also end the process
+    library.verify(model)
     return found.files

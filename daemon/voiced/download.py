@@ -7,7 +7,6 @@ Called from a client's or an installer's main thread; blocks.
 from __future__ import annotations
 
 import errno
-import hashlib
 import http.client
 import importlib.metadata
 import json
@@ -24,6 +23,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from .errors import FetchError
+from .integrity import sha256
 from .manifest import Archive, Wheel
 from .progress import Progress
 
@@ -35,12 +35,6 @@ _TIMEOUT_S = 30.0
 
 _POLL_S = 0.2
 """How often pip's progress is looked up: a fifth of a second looks continuous."""
-
-
-def sha256(path: Path) -> str:
-    """Hex SHA-256 of a file's bytes. Raises OSError."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def no_room(path: Path, wanted: int) -> FetchError:

@@ -22,12 +22,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO
 
-from .download import download, download_wheel, forget, sha256, write_error
-from .errors import FetchError, ModelError
+from .download import download, download_wheel, forget, write_error
+from .errors import FetchError
+from .integrity import RECEIPT, check_file, read_receipt, sha256
 from .manifest import Archive, Member, Model, ModelFile, Wheel
 from .progress import Progress
 
-RECEIPT = "receipt.json"
 """In a model's folder: `{"files": {name: {"bytes": n, "sha256": hex}}}`, for files no manifest has a checksum of."""
 
 _TRUSTED = "trusted.json"
@@ -83,36 +83,11 @@ def moonshine_tokens(tokenizer: bytes) -> bytes:
     return "".join(lines).encode()
 
 
-def read_receipt(folder: Path) -> dict[str, ModelFile]:
-    """What a folder's receipt says of its files, by name; nothing where there is none. Raises ModelError where it is broken."""
-    path = folder / RECEIPT
-    try:
-        files = json.loads(path.read_text())["files"]
-        return {name: ModelFile("", name, int(entry["bytes"]), str(entry["sha256"])) for name, entry in files.items()}
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ModelError(str(path), f"the record of what was fetched is broken: {error}", "delete it and fetch the model again") from None
-
-
 def is_whole(model: Model, folder: Path) -> bool:
     """Every file is there and has the checksum known of it. Reads all of them."""
     receipt = read_receipt(folder)
     known = [file if file.sha256 else receipt.get(file.name, file) for file in model.files]
     return all(file.sha256 and not check_file(folder / file.name, file) for file in known)
-
-
-def check_file(path: Path, wanted: ModelFile) -> str:
-    """What is wrong with a file: "" for nothing. Reads all of it. An unknown size or checksum is not compared."""
-    try:
-        size = path.stat().st_size
-        if wanted.size and size != wanted.size:
-            return f"{'truncated' if size < wanted.size else 'wrong size'}: {wanted.size:,} bytes are expected, {size:,} are there"
-        if wanted.sha256 and (found := sha256(path)) != wanted.sha256:
-            return f"wrong checksum: SHA-256 {wanted.sha256} is expected, {found} is there"
-    except OSError as error:
-        return f"cannot be read: {error.strerror or error}"
-    return ""
 
 
 # ── from a wheel ──────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .errors import ModelError, UsageError, VoicedError
+from .integrity import check_file, read_receipt
 from .manifest import Archive, Directory, Member, Model, ModelFile, Wheel, read_manifest
 from .progress import Progress, bar, silent
 
@@ -93,8 +94,6 @@ class Library:
 
         Raises ModelError, naming the file, what was expected and what is there.
         """
-        from .fetch import check_file, read_receipt
-
         found = self.find(model_id)
         receipt = read_receipt(found.directory)
         unknown = []
