@@ -38,8 +38,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return error.exit_code
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:  # the reader of our output has gone: nothing is left to say
-        sys.stderr.close()
+    except BrokenPipeError:
+        from .terminal import reader_gone
+
+        reader_gone()
         return 0
 
 
@@ -56,7 +58,7 @@ def child_main(role: str, fd: int) -> int:
         case ":second-pass":
             from .runtime import second_pass_main as work
         case ":files":
-            from .runtime import files_main as work
+            from .batch import files_main as work
         case _:
             print(f"voiced: no such role: {role}", file=sys.stderr)
             return InternalError.exit_code

@@ -13,10 +13,10 @@ from .errors import BusError, FetchError, ModelError, UsageError, VoicedError
 from .events import Endpoint, Event, Final, Partial, TextSource, TurnClosed, Wake, encode
 from .models import DEFAULT_IDS, Library, default_library
 from .progress import bar
-from .terminal import Conversation, json_line
+from .terminal import Conversation, json_line, reader_gone
 
 __all__ = [
     "DEFAULT_IDS", "BusError", "Changed", "Client", "Conversation", "Endpoint", "Event", "FetchError", "Final", "Heard", "Library",
     "ModelError", "Partial", "Presence", "Published", "TextSource", "TurnClosed", "Unknown", "UsageError", "VoicedError", "Wake",
-    "__version__", "bar", "default_library", "encode", "find_bus", "json_line",
+    "__version__", "bar", "default_library", "encode", "find_bus", "json_line", "reader_gone",
 ]  # fmt: skip

@@ -12,12 +12,13 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from . import __version__, placement
+from .bus.address import session_address
 from .bus.private import find_bus, start_private_bus
 from .bus.service import Service
 from .desk import News, PlacementRow, Published
@@ -26,7 +27,7 @@ from .runtime_dir import runtime_directory
 from .settings import LaneSettings, Settings
 from .supervisor import Supervisor
 from .systemd import Notifier
-from .terminal import Conversation, json_line
+from .terminal import Conversation, json_line, reader_gone
 
 log = logging.getLogger("voiced")
 
@@ -39,7 +40,7 @@ def run_daemon(settings: Settings, options: argparse.Namespace, files: Sequence[
         settings = replace(
             settings, lanes=tuple(LaneSettings(name, f"file:{file.resolve()}") for name, file in zip(names, files, strict=True))
         )
-    start_log(settings.log.level, quiet=bool(files) or options.show)
+    start_log(settings.log.level, terminal=bool(files) or options.show)
     row = placement.pin("bus", settings.placement.bus, process="main")
     with runtime_directory() as directory:
         return asyncio.run(_run(settings, options, directory, row, bool(files)))
@@ -48,14 +49,14 @@ def run_daemon(settings: Settings, options: argparse.Namespace, files: Sequence[
 async def _run(settings: Settings, options: argparse.Namespace, directory: Path, row: PlacementRow, until_files_end: bool) -> int:
     notifier = Notifier()
     supervisor = Supervisor(settings, directory, version=__version__, row=row)
+    told = asyncio.Event()
     if until_files_end or options.show:
-        _show(supervisor, options.json, several=len(settings.lanes) > 1)
+        _show(supervisor, options.json, told.set, several=len(settings.lanes) > 1)
     async with contextlib.AsyncExitStack() as stack:
         # the name first: a second daemon is told at once, and clients see `starting` instead of nothing
         address = await _start_bus(stack, supervisor, settings, options, optional=until_files_end)
         stack.push_async_callback(supervisor.close)
         stack.callback(notifier.stopping)
-        told = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, told.set)
         if options.demo and not options.json:
@@ -66,7 +67,9 @@ async def _run(settings: Settings, options: argparse.Namespace, directory: Path,
         if not told.is_set():
             notifier.ready("listening")
             log.info("ready")
-            await _first(told.wait(), supervisor.ended())
+            ended = asyncio.ensure_future(supervisor.ended())
+            await _first(told.wait(), ended)
+            return 0 if ended.cancelled() else ended.result()
     return 0
 
 
@@ -90,7 +93,8 @@ async def _start_bus(
     try:
         address = find_bus(explicit, system=system)
         revive = None
-        if address is None:
+        # a private bus that answers may be the last breath of one whose voiced was killed: `start_private_bus` sees to it that one lives
+        if address is None or not (explicit or system or address == session_address()):
             private = start_private_bus()
             stack.callback(private.close)
             address, revive = private.address, private.ensure
@@ -112,16 +116,21 @@ async def _start_bus(
     return address
 
 
-def _show(supervisor: Supervisor, as_json: bool, *, several: bool) -> None:
+def _show(supervisor: Supervisor, as_json: bool, stop: Callable[[], None], *, several: bool) -> None:
+    """Prints what is heard; `stop` is called when nobody reads it any more."""
     conversation = Conversation(sys.stdout, several=several)
 
     def news(item: News) -> None:
         if not isinstance(item, Published):
             return
-        if as_json:
-            print(json_line(item.event, lane=item.lane), flush=True)
-        else:
-            conversation.show(item.event, item.lane)
+        try:
+            if as_json:
+                print(json_line(item.event, lane=item.lane), flush=True)
+            else:
+                conversation.show(item.event, item.lane)
+        except BrokenPipeError:
+            reader_gone()
+            stop()
 
     supervisor.listen(news)
 
@@ -135,11 +144,14 @@ class _Journal(logging.Formatter):
         return f"<{self._PRIORITY.get(record.levelno, 3)}>{super().format(record)}"
 
 
-def start_log(level: str, *, quiet: bool) -> None:
-    """One line an entry on stderr. `quiet`: a terminal that shows the conversation gets warnings only."""
+def start_log(level: str, *, terminal: bool) -> None:
+    """One line an entry on stderr. `terminal`: where the conversation is shown; it gets warnings only, as any command's."""
     handler = logging.StreamHandler()
-    handler.setFormatter(
-        _Journal("%(message)s") if "JOURNAL_STREAM" in os.environ else logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S")
-    )
+    if "JOURNAL_STREAM" in os.environ:
+        handler.setFormatter(_Journal("%(message)s"))
+    elif terminal:
+        handler.setFormatter(logging.Formatter("voiced: %(message)s"))
+    else:
+        handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
     log.addHandler(handler)
-    log.setLevel("WARNING" if quiet and level == "info" else level.upper())
+    log.setLevel("WARNING" if terminal and level == "info" else level.upper())

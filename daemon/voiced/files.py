@@ -29,6 +29,7 @@ def hear_files(settings: Settings, files: Sequence[str], *, as_json: bool) -> in
             [sys.executable, "-m", "voiced", ":files", str(theirs.fileno())],
             stdin=subprocess.DEVNULL,
             pass_fds=[theirs.fileno()],
+            start_new_session=True,  # ^C is for us, who end it
             env={**ENVIRONMENT, **os.environ, **placement.environment()},
         )
         theirs.close()

@@ -8,6 +8,7 @@ One request at a time is with the process, so that its death costs that one alon
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections import deque
@@ -19,6 +20,13 @@ from . import wire
 from .children import Backoff, Child
 from .desk import PlacementRow
 from .events import Rewritten, decode
+from .settings import SecondPassSettings
+
+log = logging.getLogger("voiced")
+
+HUNG_SECONDS = 5.0
+"""So long after a request's deadline the process counts as hung. It was late before, and a slow one is worth waiting for: it has
+the model in memory, and a new one would begin by loading it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +41,7 @@ class _Request:
 class Rewriter:
     """Runs in main's loop.
 
-    queue      requests that may wait; one more is answered at once with a failure
+    settings   how many requests may wait (one more is answered at once with a failure), and when the lanes give one up
     answered   called with a lane's name and its answer
     failed     called with (child, line, exit code) when the process says it cannot be made ready, with ("", 0) when it ended
     """
@@ -41,12 +49,13 @@ class Rewriter:
     def __init__(
         self,
         job: dict[str, Any],
-        queue: int,
+        settings: SecondPassSettings,
         answered: Callable[[str, Rewritten], None],
         failed: Callable[[Child, str, int], None],
         later: Callable[[float, Callable[[], None]], None],
     ) -> None:
-        self._job, self._queue, self._answered, self._failed, self._later = job, queue, answered, failed, later
+        self._job, self._queue, self._answered, self._failed, self._later = job, settings.queue, answered, failed, later
+        self._hung_s = settings.deadline_ms / 1000 + HUNG_SECONDS
         self._waiting: deque[_Request] = deque()
         self._running: _Request | None = None
         self._child: Child | None = None
@@ -97,6 +106,13 @@ class Rewriter:
         body = {"lane": request.lane, "turn": request.turn, "sample": request.sample}
         if not self._child.link.send(body, (request.fd,)):
             self._child.kill()  # it has one request at a time: a full socket means that it does not read
+        self._later(self._hung_s, lambda: self._end_hung(request))
+
+    def _end_hung(self, request: _Request) -> None:
+        """Its exit answers the request, and a new process takes the next."""
+        if self._running is request and self._child:
+            log.error("the second pass has not answered for %.1f s; it is killed", self._hung_s)
+            self._child.kill()
 
     def _answer(self, request: _Request, failure: str) -> None:
         os.close(request.fd)

@@ -16,7 +16,7 @@ import socket
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -24,17 +24,15 @@ from typing import Any
 import numpy as np
 
 from . import assembly, placement, wire
-from .audio import AudioFrame, Samples
+from .audio import Samples
 from .desk import PlacementRow
-from .errors import InternalError, VoicedError
+from .errors import InputError, InternalError, VoicedError
 from .events import AudioLost, Cancel, Event, Final, Partial, Rewrite, Rewritten, Shutdown, Stop, Trigger, decode, encode
 from .models import default_library
-from .pipeline import Ears, Heard, Pipeline, Scribe
+from .pipeline import Ears, Heard, Scribe
 from .settings import Settings, from_plain
 from .sources.microphone import Microphone
-from .sources.paced import TAIL_MS, PacedFile
-from .sources.wavfile import WavSource
-from .units import to_samples
+from .sources.paced import PacedFile
 
 BEAT_SECONDS = 0.5
 """The main process counts a lane as hung after some of these without a sign of life."""
@@ -99,6 +97,7 @@ class Lane:
         self._position = job["position"]
         self._sources: queue.SimpleQueue[Microphone | PacedFile] = queue.SimpleQueue()
         self._microphone: Microphone | None = None
+        self._file: PacedFile | None = None
         self._failure: VoicedError | None = None
         self._rows: list[PlacementRow] = []
         self._ears: Ears
@@ -164,8 +163,13 @@ class Lane:
                 # a file is over, or a capture process has gone: the microphone goes on when it gets the next one's socket
                 self._heard.put(AudioLost(self._position))
                 if isinstance(source, PacedFile):
-                    self._link.send({"ended": True})
+                    if not source.closed:
+                        self._link.send({"ended": True})
                     source = self._sources.get()
+                continue
+            except InputError as error:
+                self._refuse(error)
+                source = self._sources.get()
                 continue
             if frame is None:
                 continue
@@ -264,10 +268,11 @@ class Lane:
         """False when the lane shall end at once."""
         match message.body:
             case {"source": None}:
-                if self._microphone:
-                    self._microphone.close()
+                for source in (self._microphone, self._file):
+                    if source:
+                        source.close()
             case {"source": "file", "path": path}:
-                self._sources.put(PacedFile(Path(path), self._position, self._settings.capture.block_ms, self._idle))
+                self._hear_file(Path(path))
             case {"source": "capture"}:
                 self._hear_capture(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, fileno=message.fds[0]))
             case {"command": "shutdown"}:
@@ -283,6 +288,17 @@ class Lane:
                 assert isinstance(answer, Rewritten)
                 self._heard.put(answer)
         return True
+
+    def _hear_file(self, path: Path) -> None:
+        try:
+            self._file = PacedFile(path, self._position, self._settings.capture.block_ms, self._idle)
+        except InputError as error:
+            self._refuse(error)
+        else:
+            self._sources.put(self._file)
+
+    def _refuse(self, error: InputError) -> None:
+        self._link.send({"refused": str(error), "exit": error.exit_code})
 
     def _hear_capture(self, sock: socket.socket) -> None:
         if self._microphone:
@@ -335,50 +351,3 @@ def second_pass_main(fd: int) -> int:
         sound = np.frombuffer(wire.shared(message.fds[0]), np.int16)
         answer = assembly.answer(stage, message.body["sample"], message.body["turn"], sound)
         link.send({"rewritten": encode(answer), "lane": message.body["lane"]})
-
-
-def files_main(fd: int) -> int:
-    """Files through the whole pipeline in one thread, as fast as it goes: one event a message, in order.
-
-    A file that cannot be read is said (`refused`) and the others go on. Turn ids count on from file to file.
-    """
-    link = wire.Link.from_fd(fd)
-    job = receive_job(link)
-    settings = from_plain(job["settings"])
-    library = default_library(settings.models.path)
-
-    def say(what: str) -> None:
-        link.send_all({"loading": what})
-
-    try:
-        pipeline = assembly.pipeline(settings, library, Path(job["runtime_dir"]), say)
-    except VoicedError as error:
-        link.send_all({"failed": str(error), "exit": error.exit_code})
-        return error.exit_code
-    block = to_samples(settings.capture.block_ms)
-    for file in job["files"]:
-        try:
-            source = WavSource(Path(file), block)
-            for frame in until_idle(source, block, pipeline):
-                for event in pipeline.feed(frame):
-                    link.send_all({"event": encode(event), "file": file})
-            for remark in source.note().remarks:
-                link.send_all({"remark": f"{file}: {remark}"})
-        except VoicedError as error:
-            link.send_all({"refused": str(error), "exit": error.exit_code})
-        pipeline.next_source()
-    link.send_all({"done": True})
-    return 0
-
-
-def until_idle(source: Iterable[AudioFrame], block: int, pipeline: Pipeline) -> Iterator[AudioFrame]:
-    """A file's frames, then silence: half a second for the last word, and on until the open turn has closed by its own rules."""
-    end = 0
-    for frame in source:
-        end = frame.end
-        yield frame
-    least = end + to_samples(TAIL_MS)
-    while end < least or not pipeline.idle:
-        frame = AudioFrame(end, np.zeros(block, np.int16))
-        end = frame.end
-        yield frame

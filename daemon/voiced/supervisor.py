@@ -16,18 +16,20 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from . import wire
 from .captures import Captures
 from .children import Backoff, Child
 from .desk import HealthChanged, LaneChanged, LaneView, News, PlacementRow, Published, Snapshot
-from .errors import ConfigError, DeviceError, InternalError, ModelError, VoicedError
-from .events import CloseReason, Endpoint, Event, Final, Partial, Rewritten, TextSource, TurnClosed, Wake, decode, encode
+from .errors import DeviceError, InternalError, ModelError, VoicedError
+from .events import CloseReason, Event, Rewritten, TurnClosed, Wake, decode, encode
+from .ledger import Ledger, summary
 from .rewriter import Rewriter
 from .settings import LaneSettings, Settings, has_second_pass, roles, to_plain
 from .statistics import Statistics
 from .units import RATE
+from .warmup import WarmUp
 
 log = logging.getLogger("voiced")
 
@@ -39,12 +41,15 @@ HUNG_SECONDS = 10.0
 
 TRIGGER_SECONDS = 2.0
 
+SECOND_PASS = "second-pass"
+
 WORST_FIRST = ("restarting", "starting", "stalled", "no_device", "muted", "ok")
 
 
 @dataclass(slots=True)
 class _Lane:
     settings: LaneSettings
+    ledger: Ledger
     child: Child | None = None
     backoff: Backoff = field(default_factory=lambda: Backoff(0.2, 5.0))
     ready: bool = False
@@ -52,17 +57,16 @@ class _Lane:
     source_health: str = "starting"
     state: str = "asleep"
     sequence: int = 0
-    turn: int = 0
-    text: str = ""
-    opened: tuple[int, int] = (0, 0)  # first sample of the open turn, last position heard of
-    pending: dict[int, Endpoint] = field(default_factory=dict)
-    next_turn: int = 1
     position: int = 0
     position_at: float = field(default_factory=time.monotonic)
     rows: tuple[PlacementRow, ...] = ()
     triggered: list[asyncio.Future[int]] = field(default_factory=list)
     ended: bool = False
     told: LaneView | None = None
+
+    @property
+    def turn(self) -> int:
+        return self.ledger.turn
 
     @property
     def health(self) -> str:
@@ -81,21 +85,22 @@ class Supervisor:
         self._settings, self._version, self._row = settings, version, row
         self._models = roles(settings)
         base = int(time.time() * 1000) * LANE_SLOTS
-        self._lanes = {lane.name: _Lane(lane, next_turn=base + slot, backoff=Backoff(0.2, 5.0)) for slot, lane in enumerate(settings.lanes)}
+        self._lanes = {lane.name: _Lane(lane, Ledger(base + slot, LANE_SLOTS)) for slot, lane in enumerate(settings.lanes)}
         self._listeners: list[Callable[[News], None]] = []
         self._closing = False
-        self._started = asyncio.Event()
-        self._warm: asyncio.Future[None] | None = None
-        self._failures: dict[str, VoicedError] = {}
         self._all_ended = asyncio.Event()
+        self._exit_code = 0
         self._told_health = ("starting", False)
         self._timers: set[asyncio.TimerHandle] = set()
         self.statistics = Statistics()
         plain = to_plain(settings)
         self._job = {"settings": plain, "runtime_dir": str(runtime_dir)}
         self._rewriter = None
+        must = [f"lane {name}" for name in self._lanes]
         if has_second_pass(settings):
-            self._rewriter = Rewriter(self._job, settings.second_pass.queue, self._answered, self._child_failed, self._later)
+            self._rewriter = Rewriter(self._job, settings.second_pass, self._answered, self._child_failed, self._later)
+            must.append(SECOND_PASS)
+        self._warm_up = WarmUp(must)
         self._captures = Captures(settings, self._sound, self._source_failed, self._later)
 
     # ── life ───────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -105,29 +110,20 @@ class Supervisor:
 
         Raises the one VoicedError, or a ConfigError with all lines, where a process could not be made ready.
         """
-        self._warm = asyncio.get_running_loop().create_future()
         if self._rewriter:
-            self._rewriter.start(self._check_warm)
+            self._rewriter.start(lambda: self._warm_up.ready(SECOND_PASS))
         for lane in self._lanes.values():
             self._start_lane(lane)
-        await self._warm
-        if self._failures:
-            raise self._one_error()
-        self._started.set()
+        await self._warm_up.wait()
         for lane in self._lanes.values():
             self._give_source(lane)
         self._tell()
         self._watch()
 
-    def _one_error(self) -> VoicedError:
-        failures = list(self._failures.values())
-        if len({str(failure) for failure in failures}) == 1:
-            return failures[0]
-        return ConfigError("", "", lines=tuple(dict.fromkeys(str(failure) for failure in failures)))
-
-    async def ended(self) -> None:
-        """Returns when every lane has a file for a source and each has come to its end."""
+    async def ended(self) -> int:
+        """Returns when every lane has a file for a source and each has come to its end: an exit code, 65 where one was refused."""
         await self._all_ended.wait()
+        return self._exit_code
 
     async def close(self) -> None:
         """Ends every turn with what is known, then every process. Safe to call twice."""
@@ -137,7 +133,8 @@ class Supervisor:
         self._captures.close()
         children = [lane.child for lane in self._lanes.values() if lane.child and lane.child.alive]
         for child in children:
-            child.link.send({"command": "shutdown"})
+            if not (self._lane_of(child).ready and child.link.send({"command": "shutdown"})):
+                child.kill()
         if self._rewriter:
             self._rewriter.close()
         deadline = time.monotonic() + 2.0
@@ -166,7 +163,7 @@ class Supervisor:
         position = lane.position + round(elapsed * RATE) if lane.position else 0  # what is lost of the sound is counted
         job = self._job | {
             "lane": lane.settings.name,
-            "first_turn": lane.next_turn,
+            "first_turn": lane.ledger.next_turn,
             "turn_step": LANE_SLOTS,
             "position": position,
             "position_ns": time.monotonic_ns() if position else 0,
@@ -180,7 +177,7 @@ class Supervisor:
         lane = self._lane_of(child)
         match message.body:
             case {"event": plain, "arrived_ns": arrived_ns}:
-                self._publish(lane, decode(plain), arrived_ns)
+                self._publish(lane, cast(Event, decode(plain)), arrived_ns)
             case {"beat": beat}:
                 lane.position, lane.position_at = beat["position"], time.monotonic()
                 self.statistics.beat(lane.settings.name, beat)
@@ -193,14 +190,16 @@ class Supervisor:
                 child.loading = ""
                 lane.ready = True
                 lane.rows = tuple(PlacementRow.from_plain(row) for row in rows)
-                if self._started.is_set():
+                if self._warm_up.over:
                     self._give_source(lane)
                 self._tell_lane(lane)
-                self._check_warm()
+                self._warm_up.ready(f"lane {child.name}")
             case {"ended": True}:
-                lane.ended = True
-                if all(other.ended for other in self._lanes.values()):
-                    self._all_ended.set()
+                self._source_ended(lane)
+            case {"refused": line, "exit": code}:
+                log.error("%s", line)
+                self._exit_code = code
+                self._source_ended(lane)
             case {"failed": line, "exit": code}:
                 self._child_failed(child, line, code)
             case {"crashed": line}:
@@ -211,7 +210,7 @@ class Supervisor:
         lane.child, lane.ready = None, False
         if self._closing:
             return
-        if not self._started.is_set():
+        if not self._warm_up.over:
             self._child_failed(child, "", 0)
             return
         log.warning("lane %s %s; it is started again", child.name, child.describe_end())
@@ -224,40 +223,20 @@ class Supervisor:
         self._later(lane.backoff.delay(time.monotonic() - child.started), lambda: self._start_lane(lane))
 
     def _child_failed(self, child: Child, line: str, code: int) -> None:
-        """A process could not be made ready. At the start that ends everything; later it is begun again."""
-        if self._started.is_set():
-            if line:
-                log.error("%s", line)
-            return
-        name = f"{child.role} {child.name}"
-        if name not in self._failures:
-            if not line:
-                line, code = (
-                    f"{name}: the process {child.describe_end()}; check the model with `voicectl models verify`",
-                    ModelError.exit_code,
-                )
-            self._failures[name] = VoicedError("", line, code=code)
-        self._check_warm()
-
-    def _check_warm(self) -> None:
-        """All ready or failed: then the start goes on."""
-        lanes_done = all(lane.ready or f"lane {lane.settings.name}" in self._failures for lane in self._lanes.values())
-        rewriter_done = not self._rewriter or self._rewriter.ready or any(name.startswith("second-pass") for name in self._failures)
-        if lanes_done and rewriter_done and self._warm and not self._warm.done():
-            self._warm.set_result(None)
+        """A process could not be made ready (`line` says why), or ended. At the start that ends everything; later it is begun again."""
+        name = f"{child.role} {child.name}".strip()
+        error = VoicedError("", line, code=code)
+        if not line:
+            error = ModelError(name, f"the process {child.describe_end()}", "check the model: voicectl models verify")
+        if self._warm_up.over:
+            log.error("%s", error)
+        else:
+            self._warm_up.failed(name, error)
 
     def _close_turns(self, lane: _Lane, reason: CloseReason, note: str) -> None:
         """A dead lane's turns get their last events from here: nothing that was heard is lost, nothing stays open."""
-        last = lane.opened[1]
-        for turn, endpoint in list(lane.pending.items()):
-            self._publish(lane, Final(last, turn, endpoint.text, TextSource.FIRST_PASS, endpoint.text, note), 0)
-            self._publish(lane, TurnClosed(last, turn, endpoint.reason, endpoint.sample, last), 0)
-        if lane.turn:
-            turn, first = lane.turn, lane.opened[0]
-            if lane.text:
-                self._publish(lane, Endpoint(last, turn, reason, last, lane.text), 0)
-                self._publish(lane, Final(last, turn, lane.text, TextSource.FIRST_PASS, lane.text, note), 0)
-            self._publish(lane, TurnClosed(last, turn, reason, first, last), 0)
+        for event in lane.ledger.last_events(reason, note):
+            self._publish(lane, event, 0)
 
     def _watch(self) -> None:
         """Kills a lane that does not beat; its exit starts it again."""
@@ -279,9 +258,16 @@ class Supervisor:
         source = lane.settings.source
         if source.startswith("file:"):
             lane.child.link.send({"source": "file", "path": source.removeprefix("file:")})
-            lane.source_health = "ok"
+            lane.source_health, lane.ended = "ok", False
         else:
             self._captures.attach(lane.settings)
+
+    def _source_ended(self, lane: _Lane) -> None:
+        """A lane's file is over, or is none."""
+        lane.ended, lane.source_health = True, "no_device"
+        self._tell_lane(lane)
+        if all(other.ended for other in self._lanes.values()):
+            self._all_ended.set()
 
     def _sound(self, name: str, fd: int) -> None:
         """A capture process has a socket for this lane: its other end goes to the lane."""
@@ -318,45 +304,23 @@ class Supervisor:
     def listen(self, callback: Callable[[News], None]) -> None:
         self._listeners.append(callback)
 
-    def _publish(self, lane: _Lane, event: Any, arrived_ns: int) -> None:
-        self._follow(lane, event)
+    def _publish(self, lane: _Lane, event: Event, arrived_ns: int) -> None:
+        over = lane.ledger.follow(event)
+        if isinstance(event, Wake):
+            lane.state = "awake"
+            for waiting in lane.triggered:
+                if not waiting.done():
+                    waiting.set_result(event.turn)
+            lane.triggered.clear()
+        elif lane.turn == 0:
+            lane.state = "asleep"
         lane.sequence += 1
         now = time.monotonic_ns()
         self.statistics.event(event, (now - arrived_ns) / 1e6 if arrived_ns else None)
         self._send(Published(lane.settings.name, lane.sequence, event, now // 1000, time.time_ns() // 1000))
+        if over and isinstance(event, TurnClosed):
+            log.info("lane %s %s", lane.settings.name, summary(event, over.final, text=self._settings.log.text))
         self._tell_lane(lane)
-
-    def _follow(self, lane: _Lane, event: Event) -> None:
-        """What the main process must know of a lane's turns in case the lane dies."""
-        lane.opened = (lane.opened[0], max(lane.opened[1], event.sample))
-        match event:
-            case Wake():
-                lane.turn, lane.text, lane.state, lane.opened = event.turn, "", "awake", (event.phrase_end, event.sample)
-                lane.next_turn = event.turn + LANE_SLOTS
-                for waiting in lane.triggered:
-                    if not waiting.done():
-                        waiting.set_result(event.turn)
-                lane.triggered.clear()
-            case Partial():
-                lane.text = event.text
-            case Endpoint():
-                lane.pending[event.turn] = event
-                self._slept(lane, event.turn)
-            case Final():
-                lane.pending.pop(event.turn, None)
-                self._log_turn(lane, event)
-            case TurnClosed():
-                self._slept(lane, event.turn)
-
-    def _slept(self, lane: _Lane, turn: int) -> None:
-        if lane.turn == turn:
-            lane.turn, lane.text, lane.state = 0, "", "asleep"
-
-    def _log_turn(self, lane: _Lane, final: Final) -> None:
-        text = f" {final.text!r}" if self._settings.log.text else ""
-        times = " ".join(f"{name} {value:.0f}" for name, value in final.measured.items())
-        note = f" ({final.note})" if final.note else ""
-        log.info("lane %s turn %d: %s%s%s %s", lane.settings.name, final.turn, final.source.value, note, text, times)
 
     def _view(self, lane: _Lane) -> LaneView:
         phrases = tuple(phrase.phrase for phrase in self._settings.wake.phrases)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import sys
 from typing import Any, TextIO
 
 from .events import Endpoint, Event, Final, Partial, SpeechStarted, TextSource, TurnClosed, Wake, WakeRefused, encode
@@ -84,6 +85,11 @@ class Conversation:
 
     def _paint(self, text: str, colour: str) -> str:
         return f"\x1b[{colour}m{text}\x1b[0m" if self._colour and colour and text else text
+
+
+def reader_gone() -> None:
+    """Whoever read our output has closed it: what is still written, Python's own flush at the end included, goes nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def json_line(event: Event, **beside: Any) -> str:

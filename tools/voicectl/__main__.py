@@ -7,7 +7,7 @@ import asyncio
 import sys
 from collections.abc import Callable, Sequence
 
-from voiced.api import VoicedError, __version__
+from voiced.api import VoicedError, __version__, reader_gone
 
 from . import client, models
 
@@ -24,7 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        sys.stderr.close()
+        reader_gone()
         return 0
 
 

@@ -49,9 +49,8 @@ async def status(options: argparse.Namespace) -> int:
         print(f"voiced {found['version']}: {found['health']}{', muted' if found['muted'] else ''}")
         for lane in found["lanes"]:
             turn = f", turn {lane['turn']}" if lane["turn"] else ""
-            print(
-                f"  lane {lane['name']}: {lane['health']}, {lane['state']}{turn}; hears {lane['source']} for {', '.join(lane['phrases']) or 'no phrase'}"
-            )
+            phrases = ", ".join(lane["phrases"]) or "no phrase"
+            print(f"  lane {lane['name']}: {lane['health']}, {lane['state']}{turn}; hears {lane['source']} for {phrases}")
         for role, model in found["models"].items():
             print(f"  {role}: {model}")
         for role, process, pid, tid, wanted, actual, *_ in found["placement"]:

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from ..audio import AudioFrame
+from ..errors import InputError
 from ..units import RATE, to_samples
 from .wavfile import WavSource
 
@@ -25,7 +26,7 @@ class PacedFile:
     first    position of the file's first sample
     idle     asked after the file's end: once True, `read` raises EOFError; until then there is silence, so that an open turn
              can close by its own rules
-    Raises InputError where the file cannot be read.
+    Raises InputError where the file cannot be read; `read` raises it at the end, where what came before was sound.
     """
 
     def __init__(self, path: Path, first: int, block_ms: float, idle: Callable[[], bool]) -> None:
@@ -35,15 +36,30 @@ class PacedFile:
         self._first = self._end = first
         self._least = 0  # where the silence after the file may end; 0 before the file's end
         self._began_ns = time.monotonic_ns()
+        self._over: EOFError | InputError = EOFError()
+        self.closed = False
+
+    def close(self) -> None:
+        """The next `read` raises EOFError. From any thread."""
+        self.closed = True
 
     def read(self) -> AudioFrame:
-        frame = next(self._frames, None)
+        if self.closed:
+            raise EOFError
+        frame = self._next()
         if frame is None:
             self._least = self._least or self._end + to_samples(TAIL_MS)
             if self._end >= self._least and self._idle():
-                raise EOFError
+                raise self._over
             frame = AudioFrame(self._end, np.zeros(self._block, np.int16))
         self._end = frame.end
         due_ns = self._began_ns + (frame.end - self._first) * 1_000_000_000 // RATE
         time.sleep(max(0, due_ns - time.monotonic_ns()) / 1e9)
         return AudioFrame(frame.first, frame.samples, 0, time.monotonic_ns())
+
+    def _next(self) -> AudioFrame | None:
+        try:
+            return next(self._frames, None)
+        except InputError as error:
+            self._over, self._frames = error, iter(())
+            return None

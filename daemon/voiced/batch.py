@@ -1,0 +1,79 @@
+"""Files through the whole pipeline in one thread, as fast as it goes: the child's side of files.py.
+
+What lives here: from a file's frames to messages. What must not: printing, pace, a bus, a deadline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+from . import assembly, wire
+from .audio import AudioFrame
+from .errors import InputError, VoicedError
+from .events import encode
+from .models import default_library
+from .pipeline import Pipeline
+from .runtime import receive_job
+from .settings import from_plain
+from .sources.paced import TAIL_MS
+from .sources.wavfile import WavSource
+from .units import to_samples
+
+
+def files_main(fd: int) -> int:
+    """Files through the whole pipeline in one thread, as fast as it goes: one event a message, in order.
+
+    A file that cannot be read is said (`refused`) and the others go on. Turn ids count on from file to file.
+    """
+    link = wire.Link.from_fd(fd)
+    job = receive_job(link)
+    settings = from_plain(job["settings"])
+    library = default_library(settings.models.path)
+
+    def say(what: str) -> None:
+        link.send_all({"loading": what})
+
+    try:
+        pipeline = assembly.pipeline(settings, library, Path(job["runtime_dir"]), say)
+    except VoicedError as error:
+        link.send_all({"failed": str(error), "exit": error.exit_code})
+        return error.exit_code
+    block = to_samples(settings.capture.block_ms)
+    for file in job["files"]:
+        try:
+            source = WavSource(Path(file), block)
+            for frame in until_idle(source, block, pipeline):
+                for event in pipeline.feed(frame):
+                    if not link.send_all({"event": encode(event), "file": file}):
+                        return 0  # nobody is there to hear the rest
+            for remark in source.note().remarks:
+                link.send_all({"remark": f"{file}: {remark}"})
+        except VoicedError as error:
+            link.send_all({"refused": str(error), "exit": error.exit_code})
+        pipeline.next_source()
+    link.send_all({"done": True})
+    return 0
+
+
+def until_idle(source: Iterable[AudioFrame], block: int, pipeline: Pipeline) -> Iterator[AudioFrame]:
+    """A file's frames, then silence: half a second for the last word, and on until the open turn has closed by its own rules.
+
+    Raises InputError at the end where the file turned out to be broken: what was sound before that was heard.
+    """
+    end, broken = 0, None
+    try:
+        for frame in source:
+            end = frame.end
+            yield frame
+    except InputError as error:
+        broken = error
+    least = end + to_samples(TAIL_MS)
+    while end < least or not pipeline.idle:
+        frame = AudioFrame(end, np.zeros(block, np.int16))
+        end = frame.end
+        yield frame
+    if broken:
+        raise broken
