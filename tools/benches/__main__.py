@@ -1,0 +1,46 @@
+"""The command tools/bench: which benches, how thorough, and how their figures are told."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from voiced.errors import VoicedError
+
+from .rows import Row, machine, markdown
+
+BENCHES = ("idle", "hearing", "partial", "dbus", "memory")
+CHECKOUT = Path(__file__).resolve().parents[2]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser("tools/bench", description="What voiced costs, beside what it cannot avoid, on this machine.")
+    parser.add_argument("names", metavar="NAME", nargs="*", help=f"of {', '.join(BENCHES)} (default: all)")
+    parser.add_argument("--json", action="store_true", help="one object instead of a table")
+    parser.add_argument("--quick", action="store_true", help="seconds instead of minutes: shows that it works, not what it costs")
+    options = parser.parse_args(arguments)
+    unknown = [name for name in options.names if name not in BENCHES]
+    if unknown:
+        parser.error(f"no bench {', '.join(unknown)}; there are {', '.join(BENCHES)}")
+    about = machine(CHECKOUT)
+    rows: list[Row] = []
+    for name in options.names or BENCHES:
+        print(f"{name} …", file=sys.stderr, flush=True)
+        try:
+            rows += importlib.import_module(f"benches.{name}").run(options.quick)
+        except VoicedError as error:
+            print(f"tools/bench: {name}: {error}", file=sys.stderr)
+            return error.exit_code
+    if options.json:
+        print(json.dumps({"machine": about, "rows": [row.plain() for row in rows]}, ensure_ascii=False, indent=1))
+    else:
+        print(markdown(about, rows))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

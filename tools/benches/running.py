@@ -1,0 +1,130 @@
+"""A real daemon for a bench: started as a user would, on a bus of its own, and looked at from outside.
+
+What lives here: the processes, their processor time and their memory. What must not: what is concluded from them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from voiced.api import Client, Published, TurnClosed
+from voiced.audio import Samples
+from voiced.bus.private import start_private_bus
+
+from .recordings import write
+
+READY_S = 60.0
+"""Loading all models takes a second or two, and some ten times that on a small board."""
+
+_CONFIG = """lanes:
+  - name: "bench"
+    source: "{source}"
+"""
+
+
+class Daemon:
+    """A running daemon with one lane, and what its processes cost. `client` is connected to it."""
+
+    def __init__(self, process: asyncio.subprocess.Process, client: Client) -> None:
+        self._process = process
+        self.client = client
+
+    def pids(self) -> dict[str, int]:
+        """Process ids by role: main, lane, second-pass, capture."""
+        main = self._process.pid
+        children = Path(f"/proc/{main}/task/{main}/children").read_text(encoding="ascii").split()
+        found = {"main": main}
+        for child in map(int, children):
+            words = Path(f"/proc/{child}/cmdline").read_bytes().decode().split("\0")
+            role = next((word.removeprefix(":") for word in words if word.startswith(":")), "")
+            if role:
+                found[role] = child
+        return found
+
+    def cpu_s(self) -> dict[str, float]:
+        """Processor seconds (user and system) that each process has had, by role."""
+        return {role: process_seconds(pid) for role, pid in self.pids().items()}
+
+    def memory_mb(self) -> dict[str, tuple[float, float]]:
+        """(PSS, RSS) of each process in MB (10^6 bytes), by role. PSS shares what several processes have among them."""
+        return {role: (_smaps(pid, "Pss"), _smaps(pid, "Rss")) for role, pid in self.pids().items()}
+
+    async def cost(self, seconds: float) -> tuple[dict[str, float], float]:
+        """Lets it run; processor seconds by role that it took, and the seconds that have passed."""
+        before, began = self.cpu_s(), time.monotonic()
+        await asyncio.sleep(seconds)
+        after, passed = self.cpu_s(), time.monotonic() - began
+        return {role: after[role] - before[role] for role in after if role in before}, passed
+
+    async def turns(self, count: int) -> list[Published]:
+        """Waits until so many turns are closed; all events since. Raises TimeoutError after two minutes."""
+        heard: list[Published] = []
+        async with asyncio.timeout(120):
+            async for item in self.client.watch():
+                if isinstance(item, Published):
+                    heard.append(item)
+                    count -= isinstance(item.event, TurnClosed)
+                    if not count:
+                        break
+        return heard
+
+    async def statistics(self) -> Mapping[str, float]:
+        return dict((await self.client.status())["statistics"])
+
+
+def process_seconds(pid: int) -> float:
+    """What utime + stime of /proc/PID/stat say in ticks of 10 ms, in nanoseconds: the process's own clock.
+
+    Its id is (~pid << 3) | 2 (clock_getcpuclockid(3), CPUCLOCK_SCHED).
+    """
+    return time.clock_gettime_ns((~pid << 3) | 2) / 1e9
+
+
+def _smaps(pid: int, name: str) -> float:
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines()
+    return next(int(line.split()[1]) * 1024 / 1e6 for line in lines if line.startswith(f"{name}:"))
+
+
+@asynccontextmanager
+async def hearing(sound: Samples, environment: Mapping[str, str] = os.environ) -> AsyncIterator[Daemon]:
+    """A daemon whose lane hears this sound at the pace of speech, from the moment the block is entered."""
+    with tempfile.TemporaryDirectory(prefix="voiced-") as directory:
+        source = f"file:{write(Path(directory) / 'sound.wav', sound)}"
+        async with listening(source, Path(directory), environment) as daemon:
+            yield daemon
+
+
+@asynccontextmanager
+async def listening(source: str, directory: Path, environment: Mapping[str, str]) -> AsyncIterator[Daemon]:
+    """A daemon with default settings and this source; ended at the block's end. RuntimeError where it does not start."""
+    config = directory / "bench.yaml"
+    config.write_text(_CONFIG.format(source=source), encoding="utf-8")
+    bus = start_private_bus(directory / "b")
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "voiced", "--config", str(config), "--bus", bus.address, stderr=asyncio.subprocess.PIPE, env=environment
+    )
+    try:
+        assert process.stderr is not None
+        said: list[str] = []
+        async with asyncio.timeout(READY_S):
+            while not said or not said[-1].endswith(" ready"):
+                line = await process.stderr.readline()
+                if not line:
+                    raise RuntimeError("the daemon did not start: " + "; ".join(said))
+                said.append(line.decode().strip())
+        reading = asyncio.create_task(process.stderr.read())
+        async with Client(bus.address) as client:
+            yield Daemon(process, client)
+        reading.cancel()
+    finally:
+        if process.returncode is None:
+            process.terminate()
+        await process.wait()
+        bus.close()
