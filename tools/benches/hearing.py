@@ -23,7 +23,7 @@ from voiced import assembly
 from voiced.audio import AudioFrame, Samples
 from voiced.models import default_library
 from voiced.pipeline import Pipeline
-from voiced.runtime import until_idle
+from voiced.batch import until_idle
 from voiced.settings import Settings
 from voiced.units import RATE, to_samples
 
