@@ -1,0 +1,93 @@
+"""The demonstration and --show: what a person sees, what a client beside them hears, and that nothing is left."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from livedaemon import Listen, Start, alive, assert_whole, descendants, until
+from voiced.events import Final, TurnClosed
+
+FINALS = ["Turn on the lights in the kitchen.", "What time is it?"]
+
+
+def test_the_demonstration_is_right_and_a_client_sees_it_happen(start: Start, runtime: Path) -> None:
+    demo = start("voiced", "--demo")
+    demo.says("`voicectl watch` shows the same")
+    children = until(lambda: descendants(demo.pid), "its children")
+    watch = start("voicectl", "watch", "--json", "--count", "2")
+    assert demo.wait() == 0, demo.err
+    assert watch.wait() == 0, watch.err
+    assert re.findall(r"final +(.*?)  \(", demo.out) == FINALS
+    assert demo.err == ""
+
+    heard = watch.objects()
+    assert [line["text"] for line in heard if line["event"] == "Final"] == FINALS
+    assert [line["source"] for line in heard if line["event"] == "Final"] == ["second pass"] * 2
+    assert [line["sequence"] for line in heard] == list(range(1, len(heard) + 1)), "it was there before the first event"
+    names = [line["event"] for line in heard if line["turn"] == heard[0]["turn"] and line["event"] != "Partial"]
+    assert names == ["Wake", "SpeechStarted", "Endpoint", "Final", "TurnClosed"]
+    first = next(line["text"] for line in heard if line["event"] == "Partial")
+    assert first and len(first) < len(FINALS[0]), "words were seen while they were spoken"
+
+    until(lambda: not any(alive(pid) for pid in children), "every child's end", lambda: children)
+    assert not (runtime / "voiced" / "bus").exists()
+
+
+def test_everything_dies_with_a_killed_voiced(start: Start) -> None:
+    demo = start("voiced", "--demo")
+    demo.says("wake")
+    children = descendants(demo.pid)
+    assert len(children) >= 3, "a bus, a lane, a second pass"
+    demo.stop(signal.SIGKILL)
+    until(lambda: not any(alive(pid) for pid in children), "every child's end", lambda: [pid for pid in children if alive(pid)])
+
+
+def test_a_private_bus_that_outlives_its_voiced_for_a_moment_is_no_trap(start: Start, listen: Listen, runtime: Path, clock: Path) -> None:
+    first = start("voiced", "--demo")
+    until((runtime / "voiced" / "bus").exists, "the private bus")
+    first.stop(signal.SIGKILL)
+    second = start("voiced", "--input", clock, "--pace", "realtime", "--json")  # may still find the dying bus
+    listener = listen(f"unix:path={runtime}/voiced/bus")
+    assert listener.event(Final).text == FINALS[1]
+    assert second.wait() == 0, second.err
+    assert second.err == ""
+
+
+def test_show_is_the_daemon_with_its_events_on_the_terminal(start: Start, listen: Listen, bus: str, sample: Path, tmp_path: Path) -> None:
+    config = tmp_path / "voiced.yaml"
+    config.write_text(f"lanes:\n  - name: desk\n    source: file:{sample}\n")
+    listener = listen(bus)
+    shown = start("voiced", "--show", "--json", "--config", config, "--bus", bus)
+    closed = listener.event(TurnClosed)
+    assert_whole(listener.events(closed.turn))
+    shown.says('"event": "TurnClosed"')
+    assert shown.stop() == 0
+    lines = shown.objects()
+    assert {line["lane"] for line in lines} == {"desk"}
+    assert next(line["text"] for line in lines if line["event"] == "Final") == FINALS[0]
+
+
+def test_a_reader_that_goes_early_gets_no_traceback(env: dict[str, str]) -> None:
+    """voiced --demo --json | head -1"""
+    voiced = subprocess.Popen(
+        [sys.executable, "-m", "voiced", "--demo", "--json"], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert voiced.stdout and voiced.stderr
+    assert json.loads(voiced.stdout.readline())["event"] == "Wake"
+    voiced.stdout.close()
+    assert voiced.stderr.read() == ""
+    assert voiced.wait(60) == 0
+
+
+def test_the_bus_and_the_terminal_tell_the_same(start: Start, listen: Listen, bus: str, clock: Path) -> None:
+    listener = listen(bus)
+    voiced = start("voiced", "--input", clock, "--pace", "realtime", "--json", "--bus", bus)
+    assert voiced.wait() == 0, voiced.err
+    printed = [(line["event"], line.get("turn", 0)) for line in voiced.objects()]
+    heard = [(type(event).__name__, getattr(event, "turn", 0)) for event in listener.events()]
+    assert heard == printed

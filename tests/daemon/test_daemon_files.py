@@ -1,0 +1,214 @@
+"""`voiced --input`: files through the whole pipeline, good ones and bad ones."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import soundfile
+import soxr
+from livedaemon import environment, run
+from numpy.typing import NDArray
+from voiced import assembly
+from voiced.batch import until_idle
+from voiced.events import encode
+from voiced.models import Library
+from voiced.settings import Settings
+from voiced.sources.wavfile import WavSource
+from voiced.units import to_samples
+
+CLOCK = "What time is it?"
+
+
+@pytest.fixture(scope="module")
+def env(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    return environment(tmp_path_factory.mktemp("runtime"))
+
+
+def events(out: str) -> list[dict[str, Any]]:
+    """Without what a clock measured, the one thing that differs between two runs."""
+    return [{name: value for name, value in json.loads(line).items() if name != "measured"} for line in out.splitlines()]
+
+
+def finals(out: str) -> list[str]:
+    return [line["text"] for line in events(out) if line["event"] == "Final"]
+
+
+def from_the_library(library: Library, files: Sequence[Path], directory: Path) -> list[dict[str, Any]]:
+    """The same, by calls in this process."""
+    settings = Settings()
+    block = to_samples(settings.capture.block_ms)
+    pipeline = assembly.pipeline(settings, library, directory)
+    heard: list[dict[str, Any]] = []
+    for file in files:
+        for frame in until_idle(WavSource(file, block), block, pipeline):
+            heard += [{"file": str(file)} | encode(event) for event in pipeline.feed(frame)]
+        pipeline.next_source()
+    return [{name: value for name, value in line.items() if name != "measured"} for line in heard]
+
+
+def test_two_files_give_one_object_a_line_and_the_same_twice(
+    env: dict[str, str], sample: Path, clock: Path, library: Library, tmp_path: Path
+) -> None:
+    first, second = (run("voiced", "--input", sample, clock, "--json", env=env) for _ in range(2))
+    assert (first.returncode, first.stderr) == (0, "")
+    assert events(first.stdout) == events(second.stdout)
+    lines = events(first.stdout)
+    assert finals(first.stdout) == ["Turn on the lights in the kitchen.", CLOCK, CLOCK]
+    assert [line["file"] for line in lines if line["event"] == "Wake"] == [str(sample), str(sample), str(clock)]
+    assert [line["turn"] for line in lines if line["event"] == "Wake"] == [1, 2, 3]
+    assert lines == from_the_library(library, [sample, clock], tmp_path)
+
+
+def test_positions_are_where_things_were_spoken(env: dict[str, str], sample: Path) -> None:
+    told = json.loads(sample.with_suffix(".json").read_text())
+    lines = events(run("voiced", "--input", sample, "--json", env=env).stdout)
+    wakes = [line for line in lines if line["event"] == "Wake"]
+    ends = [line for line in lines if line["event"] == "Endpoint"]
+    assert len(wakes) == len(ends) == len(told["turns"])
+    for turn, wake, end in zip(told["turns"], wakes, ends, strict=True):
+        assert turn["phrase_start"] < wake["phrase_end"] < turn["speech_start"]
+        assert abs(end["speech_end"] - turn["speech_end"]) < to_samples(200)
+        assert turn["speech_end"] < end["sample"]
+    for line in lines:
+        if line["event"] == "Partial":
+            assert any(turn["speech_start"] < line["sample"] < turn["speech_end"] + to_samples(700) for turn in told["turns"])
+
+
+def test_at_the_pace_of_speech_the_events_are_the_same(env: dict[str, str], clock: Path) -> None:
+    fast = run("voiced", "--input", clock, "--json", env=env)
+    slow = run("voiced", "--input", clock, "--json", "--pace", "realtime", env=env)
+    assert (slow.returncode, slow.stderr) == (0, "")
+
+    def content(out: str) -> list[dict[str, Any]]:
+        # the turn ids of a lane never repeat, and a second pass in a process of its own answers when the next sound was heard
+        beside = ("lane", "file", "turn")
+        lines = [{name: value for name, value in line.items() if name not in beside} for line in events(out)]
+        return [line | {"sample": 0} if line["event"] in ("Final", "TurnClosed") else line for line in lines]
+
+    assert content(slow.stdout) == content(fast.stdout)
+
+
+def test_without_json_a_person_reads_it(env: dict[str, str], clock: Path) -> None:
+    found = run("voiced", "--input", clock, env=env)
+    assert (found.returncode, found.stderr) == (0, "")
+    assert f"── {clock}" in found.stdout
+    assert "jarvis" in found.stdout and CLOCK in found.stdout
+
+
+# ── unusual, but right ───────────────────────────────────────────────────────────────────────────────────────────────
+
+Floats = NDArray[np.float64]
+
+
+def at(rate: int) -> Callable[[Floats], tuple[Floats, int]]:
+    return lambda sound: (soxr.resample(sound, 16_000, rate), rate)
+
+
+@pytest.mark.parametrize(
+    ("name", "convert", "subtype"),
+    [
+        ("8 kHz", at(8_000), "PCM_16"),
+        ("22.05 kHz", at(22_050), "PCM_16"),
+        ("44.1 kHz", at(44_100), "PCM_16"),
+        ("48 kHz", at(48_000), "PCM_16"),
+        ("stereo", lambda sound: (np.stack((sound, sound), axis=1), 16_000), "PCM_16"),
+        ("24 bit", lambda sound: (sound, 16_000), "PCM_24"),
+        ("float", lambda sound: (sound, 16_000), "FLOAT"),
+    ],
+)
+def test_an_unusual_file_is_converted(
+    env: dict[str, str], clock: Path, tmp_path: Path, name: str, convert: Callable[[Floats], tuple[Any, int]], subtype: str
+) -> None:
+    sound, rate = convert(soundfile.read(clock, dtype="float64")[0])
+    path = tmp_path / f"{name}.wav"
+    soundfile.write(path, sound, rate, subtype=subtype)
+    found = run("voiced", "--input", path, "--json", env=env)
+    assert (found.returncode, found.stderr) == (0, "")
+    assert len(finals(found.stdout)) == 1
+    assert "time" in finals(found.stdout)[0].lower()
+
+
+# ── bad ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def empty(path: Path, good: bytes) -> str:
+    path.write_bytes(b"")
+    return "is an empty file"
+
+
+def no_sound(path: Path, good: bytes) -> str:
+    soundfile.write(path, np.zeros(0, np.int16), 16_000)
+    return "has no sound"
+
+
+def truncated(path: Path, good: bytes) -> str:
+    path.write_bytes(good[: len(good) // 2])
+    return "is truncated"
+
+
+def lying(path: Path, good: bytes) -> str:
+    at = good.index(b"data") + 4
+    path.write_bytes(good[:at] + struct.pack("<I", 100_000_000) + good[at + 4 :])
+    return "is truncated: its header promises 100000000 bytes"
+
+
+def text(path: Path, good: bytes) -> str:
+    path.write_text("This is no WAV file.\n" * 100)
+    return "is not audio"
+
+
+def not_a_number(path: Path, good: bytes) -> str:
+    sound = np.zeros(16_000, np.float32)
+    sound[8_000] = np.nan
+    soundfile.write(path, sound, 16_000, subtype="FLOAT")
+    return "holds a value that is no number, at 0.500 s"
+
+
+def missing(path: Path, good: bytes) -> str:
+    return "No such file"
+
+
+@pytest.mark.parametrize("make", [empty, no_sound, truncated, lying, text, not_a_number, missing], ids=lambda make: make.__name__)
+def test_a_bad_file_is_one_line_and_the_good_one_is_heard(
+    env: dict[str, str], clock: Path, tmp_path: Path, make: Callable[[Path, bytes], str]
+) -> None:
+    path = tmp_path / "bad.wav"
+    complaint = make(path, clock.read_bytes())
+    found = run("voiced", "--input", path, clock, "--json", env=env)
+    assert found.returncode == 65
+    (line,) = found.stderr.splitlines()
+    assert line.startswith(f"voiced: {path}: ") and complaint in line
+    assert finals(found.stdout) == [CLOCK]
+
+
+def test_a_file_that_breaks_off_is_heard_until_there(env: dict[str, str], clock: Path, tmp_path: Path) -> None:
+    """A turn that was open when the file broke off gets its end; fast and at the pace of speech."""
+    sound, rate = soundfile.read(clock, dtype="float32")
+    path = tmp_path / "breaks.wav"
+    soundfile.write(path, np.concatenate((sound, np.full(rate, np.nan, np.float32))), rate, subtype="FLOAT")
+    for pace in ("max", "realtime"):
+        found = run("voiced", "--input", path, clock, "--json", "--pace", pace, env=env)
+        assert found.returncode == 65, pace
+        (line,) = found.stderr.splitlines()
+        assert line.startswith(f"voiced: {path}: holds a value that is no number")
+        lines = events(found.stdout)
+        assert sorted(finals(found.stdout))[-1] == CLOCK
+        opened, closed = ([line["turn"] for line in lines if line["event"] == event] for event in ("Wake", "TurnClosed"))
+        assert sorted(opened) == sorted(closed) and len(opened) == 2
+
+
+def test_all_files_bad_and_nothing_else_is_said(env: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "a.wav").write_bytes(b"")
+    for pace in ("max", "realtime"):
+        found = run("voiced", "--input", tmp_path / "a.wav", tmp_path / "b.wav", "--json", "--pace", pace, env=env)
+        assert (found.returncode, found.stdout) == (65, "")
+        assert sorted(found.stderr.splitlines()) == [
+            f"voiced: {tmp_path}/a.wav: is an empty file; name an audio file",
+            f"voiced: {tmp_path}/b.wav: cannot be read: No such file or directory; name an audio file",
+        ]
