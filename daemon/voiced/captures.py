@@ -81,16 +81,14 @@ class Captures:
 
     def close(self) -> None:
         self._closing = True
-        for device in self._devices.values():
-            if device.child:
-                device.child.kill()
+        for child in self.children():
+            child.kill()
 
     def rows(self) -> Iterable[PlacementRow]:
         return [device.row for device in self._devices.values() if device.row]
 
-    def pids(self) -> dict[str, int]:
-        """Process id by device name."""
-        return {device.name: device.child.pid for device in self._devices.values() if device.child}
+    def children(self) -> list[Child]:
+        return [device.child for device in self._devices.values() if device.child]
 
     def _spawn(self, device: _Device) -> None:
         if not device.lanes or device.child:

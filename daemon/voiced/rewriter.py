@@ -80,6 +80,9 @@ class Rewriter:
             self._child.kill()
         self.forget(None)
 
+    def children(self) -> list[Child]:
+        return [self._child] if self._child else []
+
     def ask(self, lane: str, turn: int, sample: int, fd: int) -> None:
         """Takes over `fd`."""
         request = _Request(lane, turn, sample, fd)

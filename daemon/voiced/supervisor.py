@@ -13,7 +13,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -40,6 +40,9 @@ HUNG_SECONDS = 10.0
 """A lane beats every half second from a thread that does nothing else: silent for so long it is stopped or stuck."""
 
 TRIGGER_SECONDS = 2.0
+
+CLOSE_SECONDS = 2.0
+"""A lane that closes has to flush its transducer; a killed process needs milliseconds."""
 
 SECOND_PASS = "second-pass"
 
@@ -131,19 +134,23 @@ class Supervisor:
         for timer in self._timers:
             timer.cancel()
         self._captures.close()
-        children = [lane.child for lane in self._lanes.values() if lane.child and lane.child.alive]
-        for child in children:
+        lanes = [lane.child for lane in self._lanes.values() if lane.child]
+        for child in lanes:
             if not (self._lane_of(child).ready and child.link.send({"command": "shutdown"})):
                 child.kill()
         if self._rewriter:
             self._rewriter.close()
-        deadline = time.monotonic() + 2.0
-        while any(child.alive for child in children) and time.monotonic() < deadline:
-            await asyncio.sleep(0.01)
-        for child in children:
+        await self._ended(lanes)
+        for child in lanes:
             child.kill()
+        await self._ended([*lanes, *self._captures.children(), *(self._rewriter.children() if self._rewriter else ())])
         for lane in self._lanes.values():
             self._close_turns(lane, CloseReason.SHUTDOWN, "shutting down")
+
+    async def _ended(self, children: Collection[Child]) -> None:
+        deadline = time.monotonic() + CLOSE_SECONDS
+        while any(child.alive for child in children) and time.monotonic() < deadline:
+            await asyncio.sleep(0.01)
 
     def _later(self, seconds: float, call: Callable[[], None]) -> None:
         """Calls back once, unless we are closing by then."""
