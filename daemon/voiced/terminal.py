@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import sys
+import unicodedata
 from typing import Any, TextIO
 
 from .events import Endpoint, Event, Final, Partial, SpeechStarted, TextSource, TurnClosed, Wake, WakeRefused, encode
@@ -17,7 +17,28 @@ from .units import to_ms
 
 _PLAIN, _DIM, _BOLD, _GREEN, _YELLOW, _CYAN = "", "2", "1", "32", "33", "36"
 _CLEAR_LINE = "\r\x1b[K"
-_SHORTEST = 20  # columns below which nothing readable can be shown, so a narrower terminal wraps
+_USUAL_WIDTH = 80
+_LEAST_ROOM = 10
+"""Columns of a partial that are shown at the least: a word. A terminal too narrow for it wraps."""
+
+
+def _columns(text: str) -> list[int]:
+    """What each character takes on a terminal: 2 for the wide ones of East Asia, 0 for a mark on the one before it."""
+    return [0 if unicodedata.combining(each) else 2 if unicodedata.east_asian_width(each) in "WF" else 1 for each in text]
+
+
+def _end_of(text: str, room: int) -> str:
+    """The text, or as much of its end as `room` columns show: the newest words are the ones looked for."""
+    columns = _columns(text)
+    if sum(columns) <= room:
+        return text
+    taken, first = 1, len(text)  # the ellipsis
+    while taken + columns[first - 1] <= room:
+        first -= 1
+        taken += columns[first]
+    while first < len(text) and not columns[first]:
+        first += 1  # a mark whose letter is cut off
+    return f"…{text[first:]}"
 
 
 class Conversation:
@@ -30,9 +51,9 @@ class Conversation:
         self._stream = stream
         self._several = several
         self._live = stream.isatty() and os.environ.get("TERM", "dumb") != "dumb"
-        self._colour = self._live and "NO_COLOR" not in os.environ
+        self._colour = self._live and not os.environ.get("NO_COLOR")
         self._open_line = False
-        self._texts: dict[tuple[str, int], str] = {}  # by lane and turn that is open or pending: what its final is compared with
+        self._ended: set[tuple[str, int]] = set()  # lane and turn that have an endpoint: their final says how they closed
 
     def show(self, event: Event, lane: str = "") -> None:
         match event:
@@ -45,6 +66,7 @@ class Conversation:
             case Partial(text=text):
                 self._line(event, lane, "partial", f"{text} …", _PLAIN, stays=not self._live)
             case Endpoint(sample=sample, speech_end=end, reason=reason):
+                self._ended.add((lane, event.turn))
                 after = f", {to_ms(sample - end):.0f} ms after the last speech" if sample > end else ""
                 self._line(event, lane, "endpoint", f"{reason.value}{after}", _YELLOW)
             case Final(text=text, source=source, note=note, measured=measured):
@@ -52,11 +74,9 @@ class Conversation:
                 of = "second pass" if source is TextSource.SECOND_PASS else f"first pass: {note}"
                 self._line(event, lane, "final", text, f"{_BOLD};{_GREEN}", aside=f"({of}{took})")
             case TurnClosed(turn=turn, reason=reason):
-                if (lane, turn) not in self._texts:
+                if (lane, turn) not in self._ended:
                     self._line(event, lane, "closed", reason.value, _DIM)
-                self._texts.pop((lane, turn), None)
-        if isinstance(event, Endpoint):
-            self._texts[lane, event.turn] = event.text
+                self._ended.discard((lane, turn))
 
     def say(self, text: str) -> None:
         """A line that is no event."""
@@ -66,17 +86,21 @@ class Conversation:
 
     def _line(self, event: Event, lane: str, what: str, text: str, colour: str, *, aside: str = "", stays: bool = True) -> None:
         head = f"{to_ms(event.sample) / 1000:8.2f} s  " + (f"{lane:<10} " if self._several else "") + f"{what:<9}"
-        if self._live:
-            # a text that does not fit keeps its end: the newest words are the ones looked for
-            room = max(_SHORTEST, shutil.get_terminal_size().columns - 1) - len(head) - (len(aside) + 2 if aside else 0)
-            if not stays and len(text) > room:
-                text = "…" + text[len(text) - room + 1 :]
+        if not stays:  # only what fits on one row can be rewritten in place
+            text = _end_of(text, max(_LEAST_ROOM, self._width() - len(head) - 1))
         aside = f"  {self._paint(aside, _DIM)}" if aside else ""
         self._stream.write((_CLEAR_LINE if self._open_line else "") + self._paint(head, _DIM) + self._paint(text, colour) + aside)
         self._open_line = not stays
         if stays:
             self._stream.write("\n")
         self._stream.flush()
+
+    def _width(self) -> int:
+        """Columns of this stream's terminal, not of another that COLUMNS may tell of."""
+        try:
+            return os.get_terminal_size(self._stream.fileno()).columns or _USUAL_WIDTH
+        except (OSError, ValueError):
+            return _USUAL_WIDTH
 
     def _end_open_line(self) -> None:
         if self._open_line:
