@@ -7,7 +7,8 @@ A hop's power is taken in twelve bands between 100 Hz and 4 kHz, where speech is
 the power that this band falls below in about one hop of eleven. One formant above its band's floor opens the gate, so that
 speech at 0 dB of a steady noise does. The floor follows down quickly and up slowly: a fan that adds 20 dB keeps the gate
 open for 20 s, a sentence hardly lifts it. In steady noise the narrowest band (12 bins, chi-square of 24 degrees) exceeds its
-mean by 3.9 dB once in 10,000 hops, and its floor lies 1.5 dB under the mean: that is what the margin has to cover.
+mean by 3.9 dB once in 10,000 hops, and its floor lies 1.5 dB under the mean: that is what the margin has to cover. On real
+phrases 12 dB of margin closed no hop that stage 1 scores high, down to 5 dB below a noise; 8 leaves room on both sides.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class Gate:
 
     hop = 1280
 
-    def __init__(self, *, margin_db: float = 6.0, floor_dbfs: float = -80.0, hold_ms: float = 2000.0) -> None:
+    def __init__(self, *, margin_db: float = 8.0, floor_dbfs: float = -80.0, hold_ms: float = 2000.0) -> None:
         self._margin = np.float32(10 ** (margin_db / 10))
         self._hold = -(-to_samples(hold_ms) // self.hop)
         hop_s = self.hop / RATE
