@@ -234,7 +234,8 @@ class Supervisor:
         name = f"{child.role} {child.name}".strip()
         error = VoicedError("", line, code=code)
         if not line:
-            error = ModelError(name, f"the process {child.describe_end()}", "check the model: voicectl models verify")
+            advice = "check the model: voicectl models verify" if child.loading else "it is started again"
+            error = ModelError(name, f"the process {child.describe_end()}", advice)
         if self._warm_up.over:
             log.error("%s", error)
         else:

@@ -110,28 +110,29 @@ def at(rate: int) -> Callable[[Floats], tuple[Floats, int]]:
     return lambda sound: (soxr.resample(sound, 16_000, rate), rate)
 
 
-@pytest.mark.parametrize(
-    ("name", "convert", "subtype"),
-    [
-        ("8 kHz", at(8_000), "PCM_16"),
-        ("22.05 kHz", at(22_050), "PCM_16"),
-        ("44.1 kHz", at(44_100), "PCM_16"),
-        ("48 kHz", at(48_000), "PCM_16"),
-        ("stereo", lambda sound: (np.stack((sound, sound), axis=1), 16_000), "PCM_16"),
-        ("24 bit", lambda sound: (sound, 16_000), "PCM_24"),
-        ("float", lambda sound: (sound, 16_000), "FLOAT"),
-    ],
-)
-def test_an_unusual_file_is_converted(
-    env: dict[str, str], clock: Path, tmp_path: Path, name: str, convert: Callable[[Floats], tuple[Any, int]], subtype: str
-) -> None:
-    sound, rate = convert(soundfile.read(clock, dtype="float64")[0])
-    path = tmp_path / f"{name}.wav"
-    soundfile.write(path, sound, rate, subtype=subtype)
-    found = run("voiced", "--input", path, "--json", env=env)
+UNUSUAL: dict[str, tuple[Callable[[Floats], tuple[Any, int]], str]] = {
+    "8 kHz": (at(8_000), "PCM_16"),
+    "22.05 kHz": (at(22_050), "PCM_16"),
+    "44.1 kHz": (at(44_100), "PCM_16"),
+    "48 kHz": (at(48_000), "PCM_16"),
+    "stereo": (lambda sound: (np.stack((sound, sound), axis=1), 16_000), "PCM_16"),
+    "24 bit": (lambda sound: (sound, 16_000), "PCM_24"),
+    "float": (lambda sound: (sound, 16_000), "FLOAT"),
+}
+
+
+def test_unusual_files_are_converted(env: dict[str, str], clock: Path, tmp_path: Path) -> None:
+    right: Floats = soundfile.read(clock, dtype="float64")[0]
+    paths = []
+    for name, (convert, subtype) in UNUSUAL.items():
+        sound, rate = convert(right)
+        paths.append(tmp_path / f"{name}.wav")
+        soundfile.write(paths[-1], sound, rate, subtype=subtype)
+    found = run("voiced", "--input", *paths, "--json", env=env)
     assert (found.returncode, found.stderr) == (0, "")
-    assert len(finals(found.stdout)) == 1
-    assert "time" in finals(found.stdout)[0].lower()
+    texts = {line["file"]: line["text"] for line in events(found.stdout) if line["event"] == "Final"}
+    assert list(texts) == [str(path) for path in paths]
+    assert all("time" in text.lower() for text in texts.values()), texts
 
 
 # ── bad ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -174,17 +175,17 @@ def missing(path: Path, good: bytes) -> str:
     return "No such file"
 
 
-@pytest.mark.parametrize("make", [empty, no_sound, truncated, lying, text, not_a_number, missing], ids=lambda make: make.__name__)
-def test_a_bad_file_is_one_line_and_the_good_one_is_heard(
-    env: dict[str, str], clock: Path, tmp_path: Path, make: Callable[[Path, bytes], str]
-) -> None:
-    path = tmp_path / "bad.wav"
-    complaint = make(path, clock.read_bytes())
-    found = run("voiced", "--input", path, clock, "--json", env=env)
+BAD = (empty, no_sound, truncated, lying, text, not_a_number, missing)
+
+
+def test_a_bad_file_is_one_line_and_the_good_ones_are_heard(env: dict[str, str], clock: Path, tmp_path: Path) -> None:
+    paths = {tmp_path / f"{make.__name__}.wav": make for make in BAD}
+    wanted = [(path, make(path, clock.read_bytes())) for path, make in paths.items()]
+    found = run("voiced", "--input", clock, *paths, clock, "--json", env=env)
     assert found.returncode == 65
-    (line,) = found.stderr.splitlines()
-    assert line.startswith(f"voiced: {path}: ") and complaint in line
-    assert finals(found.stdout) == [CLOCK]
+    for line, (path, complaint) in zip(found.stderr.splitlines(), wanted, strict=True):
+        assert line.startswith(f"voiced: {path}: ") and complaint in line
+    assert finals(found.stdout) == [CLOCK, CLOCK]
 
 
 def test_a_file_that_breaks_off_is_heard_until_there(env: dict[str, str], clock: Path, tmp_path: Path) -> None:
