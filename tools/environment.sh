@@ -1,8 +1,11 @@
 # Sourced by tools/run and tools/test: the virtual environment .venv at the checkout's top, with voiced in it in development form.
 # Nothing is done that has been done: a stamp in .venv says for which setup.cfg and which versions. POSIX sh.
 
-venv=$top/.venv
-stamp=$venv/voiced-stamp
+# $1: its folder. $2: the file of exact versions.
+use_environment() {
+    venv=$1 versions=$2 stamp=$1/voiced-stamp
+}
+use_environment "$top/.venv" "$top/tools/constraints.txt"
 
 say() { printf '%s\n' "$*" >&2; }
 fail() { say "$0: $*"; exit 1; }
@@ -49,7 +52,7 @@ need_packages() {
 # What the stamp must say: the checkout's place (scripts hold its path), its Python, its requirements. $1: run or test.
 fingerprint() {
     printf '%s\n%s\n' "$1" "$top"
-    cat "$top/setup.cfg" "$top/tools/constraints.txt" "$top/tools/environment.sh" | sha256sum
+    cat "$top/setup.cfg" "$versions" "$top/tools/environment.sh" | sha256sum
 }
 
 ready() {
@@ -76,7 +79,7 @@ install_voiced() {
     rm -f "$stamp"
     extras=
     if [ "$1" = test ]; then extras='[dev]'; fi
-    constraints="--constraint=$top/tools/constraints.txt"
+    constraints="--constraint=$versions"
     options=
     case $(uname -m) in
         x86_64 | aarch64) ;;

@@ -54,7 +54,7 @@ async def _run(settings: Settings, options: argparse.Namespace, directory: Path,
         _show(supervisor, options.json, told.set, several=len(settings.lanes) > 1)
     async with contextlib.AsyncExitStack() as stack:
         # the name first: a second daemon is told at once, and clients see `starting` instead of nothing
-        address = await _start_bus(stack, supervisor, settings, options, optional=until_files_end)
+        address, private = await _start_bus(stack, supervisor, settings, options, optional=until_files_end)
         stack.push_async_callback(supervisor.close)
         stack.callback(notifier.stopping)
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -62,7 +62,8 @@ async def _run(settings: Settings, options: argparse.Namespace, directory: Path,
         if options.demo and not options.json:
             print(f"A recording of two turns and some talk between them, heard at the pace of speech by voiced {__version__}.")
             if address:
-                print("In a second terminal, `voicectl watch` shows the same from D-Bus.")
+                where = f"a private bus, {address}, since no session bus is here" if private else "D-Bus"
+                print(f"In a second terminal, `voicectl watch` shows the same from {where}.")
         await _first(told.wait(), supervisor.start())
         if not told.is_set():
             notifier.ready("listening")
@@ -86,8 +87,8 @@ async def _first(*waits: Any) -> None:
 
 async def _start_bus(
     stack: contextlib.AsyncExitStack, supervisor: Supervisor, settings: Settings, options: argparse.Namespace, *, optional: bool
-) -> str:
-    """Connects and serves; returns the address, "" where a demonstration goes on without a bus."""
+) -> tuple[str, bool]:
+    """Connects and serves; returns the address ("" where a demonstration goes on without a bus) and whether that bus is our own."""
     explicit = options.bus or settings.bus.address or ("session" if options.session else None)
     system = options.system or (settings.bus.kind == "system" and not explicit)
     try:
@@ -105,7 +106,7 @@ async def _start_bus(
         if not optional:
             raise
         print(f"voiced: {error}; going on without a bus", file=sys.stderr)
-        return ""
+        return "", False
     serving = asyncio.create_task(service.run())
 
     async def stop() -> None:
@@ -113,7 +114,7 @@ async def _start_bus(
         await asyncio.gather(serving, return_exceptions=True)
 
     stack.push_async_callback(stop)
-    return address
+    return address, revive is not None
 
 
 def _show(supervisor: Supervisor, as_json: bool, stop: Callable[[], None], *, several: bool) -> None:
