@@ -6,6 +6,7 @@ What lives here: from a file's frames to messages. What must not: printing, pace
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ from .errors import InputError, VoicedError
 from .events import encode
 from .models import default_library
 from .pipeline import Pipeline
-from .runtime import receive_job
+from .runtime import fail, receive_job
 from .settings import from_plain
 from .sources.paced import TAIL_MS
 from .sources.wavfile import WavSource
@@ -24,23 +25,25 @@ from .units import to_samples
 
 
 def files_main(fd: int) -> int:
+    with closing(wire.Link.from_fd(fd)) as link:
+        return _hear_files(link)
+
+
+def _hear_files(link: wire.Link) -> int:
     """Files through the whole pipeline in one thread, as fast as it goes: one event a message, in order.
 
     A file that cannot be read is said (`refused`) and the others go on. Turn ids count on from file to file.
     """
-    link = wire.Link.from_fd(fd)
     job = receive_job(link)
     settings = from_plain(job["settings"])
-    library = default_library(settings.models.path)
 
     def say(what: str) -> None:
         link.send_all({"loading": what})
 
     try:
-        pipeline = assembly.pipeline(settings, library, Path(job["runtime_dir"]), say)
+        pipeline = assembly.pipeline(settings, default_library(settings.models.path), Path(job["runtime_dir"]), say)
     except VoicedError as error:
-        link.send_all({"failed": str(error), "exit": error.exit_code})
-        return error.exit_code
+        return fail(link, error)
     block = to_samples(settings.capture.block_ms)
     for file in job["files"]:
         try:

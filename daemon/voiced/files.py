@@ -50,7 +50,7 @@ def _print(link: wire.Link, child: subprocess.Popen[bytes], as_json: bool) -> in
             message = link.receive()
         except EOFError:
             raise ModelError(
-                "voiced", f"the process that hears the files {ended(child.wait(), loading)}", "check the models: voicectl models verify"
+                "", f"the process that hears the files {ended(child.wait(), loading)}", "check the models: voicectl models verify"
             ) from None
         assert message is not None
         match message.body:

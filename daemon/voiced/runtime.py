@@ -17,6 +17,7 @@ import threading
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -110,8 +111,7 @@ class Lane:
         # one after the other: a library that ends the process must be the one that was named last
         if not (self._start("ears", self._hear, self._build_ears) and self._start("transducer", self._write, self._build_scribe)):
             assert self._failure
-            self._link.send({"failed": str(self._failure), "exit": self._failure.exit_code})
-            return self._failure.exit_code
+            return fail(self._link, self._failure)
         self._link.send({"ready": [asdict(row) for row in self._rows]})
         while True:
             try:
@@ -321,14 +321,27 @@ def receive_job(link: wire.Link) -> dict[str, Any]:
     return message.body
 
 
+def fail(link: wire.Link, error: VoicedError) -> int:
+    """Tells the main process why this one cannot be made ready; the exit code."""
+    link.send_all({"failed": str(error), "exit": error.exit_code})
+    return error.exit_code
+
+
 def lane_main(fd: int) -> int:
-    link = wire.Link.from_fd(fd)
-    return Lane(link, receive_job(link)).run()
+    with closing(wire.Link.from_fd(fd)) as link:
+        try:
+            return Lane(link, receive_job(link)).run()
+        except VoicedError as error:
+            return fail(link, error)
 
 
 def second_pass_main(fd: int) -> int:
+    with closing(wire.Link.from_fd(fd)) as link:
+        return _rewrite_turns(link)
+
+
+def _rewrite_turns(link: wire.Link) -> int:
     """The second-pass process: one turn after the other, in the order asked."""
-    link = wire.Link.from_fd(fd)
     job = receive_job(link)
     settings = from_plain(job["settings"])
 
@@ -339,8 +352,7 @@ def second_pass_main(fd: int) -> int:
         row = placement.pin("second_pass", settings.placement.second_pass, nice=settings.placement.nice_second_pass, process="second pass")
         stage = assembly.second_pass(settings, default_library(settings.models.path), Path(job["runtime_dir"]), say)
     except VoicedError as error:
-        link.send({"failed": str(error), "exit": error.exit_code})
-        return error.exit_code
+        return fail(link, error)
     link.send({"ready": [asdict(row)]})
     while True:
         try:

@@ -234,7 +234,8 @@ class Supervisor:
         name = f"{child.role} {child.name}".strip()
         error = VoicedError("", line, code=code)
         if not line:
-            advice = "check the model: voicectl models verify" if child.loading else "it is started again"
+            again = "it is started again" if self._warm_up.over else ""
+            advice = "check the model: voicectl models verify" if child.loading else again
             error = ModelError(name, f"the process {child.describe_end()}", advice)
         if self._warm_up.over:
             log.error("%s", error)
