@@ -84,6 +84,18 @@ def alive(pid: int) -> bool:
         return False
 
 
+def started_with(runtime: Path) -> set[int]:
+    """Process ids of all that live and have this runtime directory in their environment: what a `voiced` left behind."""
+    found = set()
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if f"\0XDG_RUNTIME_DIR={runtime}\0".encode() in b"\0" + (process / "environ").read_bytes():
+                found.add(int(process.name))
+        except OSError:  # ended meanwhile, or another user's
+            continue
+    return found
+
+
 def descendants(pid: int) -> set[int]:
     """Process ids of all children, and theirs."""
     found: set[int] = set()

@@ -37,6 +37,15 @@ def clock(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return cut(tmp_path_factory, "clock.wav", 152_000, 181_840)
 
 
+@pytest.fixture(scope="session")
+def both(tmp_path_factory: pytest.TempPathFactory, kitchen: Path, clock: Path) -> Path:
+    """The two, one after the other, 6 s in all: the second begins two seconds after the first."""
+    parts = [soundfile.read(path, dtype="int16")[0] for path in (kitchen, clock)]
+    path = tmp_path_factory.mktemp("spoken") / "both.wav"
+    soundfile.write(path, np.concatenate((parts[0], np.zeros(28_000, np.int16), parts[1])), 16_000)
+    return path
+
+
 def cut(factory: pytest.TempPathFactory, name: str, first: int, last: int) -> Path:
     path = factory.mktemp("spoken") / name
     samples, rate = soundfile.read(SAMPLE, dtype="int16", start=first, stop=last)
