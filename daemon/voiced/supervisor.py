@@ -270,6 +270,7 @@ class Supervisor:
             lane.source_health, lane.ended = "ok", False
         else:
             self._captures.attach(lane.settings)
+        self._tell_lane(lane)
 
     def _source_ended(self, lane: _Lane) -> None:
         """A lane's file is over, or is none."""

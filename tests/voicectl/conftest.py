@@ -1,0 +1,75 @@
+"""A daemon that hears a recording at the pace of speech, and a client beside it."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+from livedaemon import Listener, Process, Start, environment
+from voiced.bus.private import start_private_bus
+
+SAMPLE = Path(__file__).resolve().parents[2] / "daemon" / "voiced" / "data" / "sample.flac"
+
+
+@pytest.fixture(scope="module")
+def runtime() -> Iterator[Path]:
+    """A user's runtime directory; short, since sockets lie in it."""
+    directory = Path(tempfile.mkdtemp(prefix="voiced-"))
+    yield directory
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def env(runtime: Path) -> dict[str, str]:
+    """With a session bus, at the place where a login has it."""
+    return environment(runtime)
+
+
+@pytest.fixture(scope="module")
+def bus(runtime: Path) -> Iterator[str]:
+    private = start_private_bus(runtime / "own")
+    yield private.address
+    private.close()
+
+
+@pytest.fixture
+def start(env: dict[str, str], tmp_path: Path) -> Iterator[Start]:
+    """start("voicectl", "watch"): a process that ends with the test."""
+    started: list[Process] = []
+
+    def begin(module: str, *arguments: str | Path, env: dict[str, str] = env) -> Process:
+        started.append(Process(tmp_path, module, *arguments, env=env))
+        return started[-1]
+
+    yield begin
+    for process in reversed(started):
+        process.end()
+
+
+@pytest.fixture(scope="module")
+def silence(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Ten minutes: a lane that is there, awake to its clients, and hears nobody."""
+    path = tmp_path_factory.mktemp("sound") / "silence.wav"
+    soundfile.write(path, np.zeros(600 * 16_000, np.int16), 16_000)
+    return path
+
+
+@pytest.fixture(scope="module")
+def clock(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A quarter of a second of silence, "jarvis, what time is it", and silence without end."""
+    samples, rate = soundfile.read(SAMPLE, dtype="int16", start=152_000, stop=181_840)
+    path = tmp_path_factory.mktemp("sound") / "clock.wav"
+    soundfile.write(path, np.concatenate((samples, np.zeros(600 * rate, np.int16))), rate)
+    return path
+
+
+@pytest.fixture
+def listener(bus: str) -> Iterator[Listener]:
+    heard = Listener(bus)
+    yield heard
+    heard.close()

@@ -1,0 +1,206 @@
+"""voicectl against a real daemon: what each command prints, and its exit code."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from livedaemon import Listener, Process, Start, environment, run, until
+from voiced.events import CloseReason, Final, Partial, TurnClosed, Wake
+from voiced.models import DEFAULT_IDS
+
+CLOCK = "What time is it?"
+
+LANE = """
+lanes:
+  - name: desk
+    source: file:{sound}
+endpoint:
+  no_speech_ms: 800
+"""
+
+
+@pytest.fixture
+def quiet(start: Start, bus: str, listener: Listener, silence: Path, tmp_path: Path) -> Process:
+    """A daemon to which nobody speaks."""
+    return daemon(start, bus, listener, silence, tmp_path)
+
+
+@pytest.fixture
+def asked(start: Start, bus: str, listener: Listener, clock: Path, tmp_path: Path) -> Process:
+    """A daemon that is asked for the time as soon as it hears. It can be asked again: mute, unmute."""
+    return daemon(start, bus, listener, clock, tmp_path)
+
+
+def daemon(start: Start, bus: str, listener: Listener, sound: Path, tmp_path: Path) -> Process:
+    config = tmp_path / "voiced.yaml"
+    config.write_text(LANE.format(sound=sound))
+    process = start("voiced", "--config", config, "--bus", bus)
+    listener.lane(Health="ok")
+    return process
+
+
+class Ctl:
+    """voicectl --bus ADDRESS …: exit code, output, complaints."""
+
+    def __init__(self, env: dict[str, str], bus: str) -> None:
+        self._env, self._bus = env, bus
+
+    def __call__(self, *arguments: str | Path) -> tuple[int, str, str]:
+        found = run("voicectl", "--bus", self._bus, *arguments, env=self._env)
+        assert "Traceback" not in found.stderr, found.stderr
+        return found.returncode, found.stdout, found.stderr
+
+
+@pytest.fixture
+def ctl(env: dict[str, str], bus: str) -> Iterator[Ctl]:
+    yield Ctl(env, bus)
+
+
+def test_status_trigger_and_mute(quiet: Process, listener: Listener, ctl: Ctl) -> None:
+    code, out, err = ctl("status")
+    assert (code, err) == (0, "")
+    assert out.startswith("voiced ") and ": ok\n" in out
+    assert "lane desk: ok, asleep; hears file:" in out and "for jarvis" in out
+    assert f"(main, pid {quiet.pid}," in out
+    code, out, _ = ctl("status", "--json")
+    assert code == 0 and json.loads(out)["lanes"][0]["name"] == "desk"
+
+    # a turn in which nobody speaks: no text, and the exit code says so
+    listener.mark()
+    code, out, _ = ctl("trigger")
+    assert code == 0
+    turn = int(out)
+    assert listener.event(Wake, turn).phrase == ""
+    assert listener.event(TurnClosed, turn).reason is CloseReason.NO_SPEECH
+    code, out, err = ctl("trigger", "--wait", "--json")
+    assert (code, err) == (1, "")
+    assert json.loads(out) == {"turn": json.loads(out)["turn"], "reason": "no speech", "text": None}
+    assert json.loads(out)["turn"] > turn
+
+    listener.mark()
+    assert ctl("mute", "--lane", "desk") == (0, "", "")
+    listener.lane(Muted=True)
+    code, out, _ = ctl("status")
+    assert code == 1 and ": muted, muted\n" in out
+    code, out, err = ctl("trigger")
+    assert (code, out) == (69, "")
+    assert err.count("\n") == 1 and err.startswith("voicectl: ") and "it has no sound now (muted)" in err
+    assert ctl("unmute") == (0, "", "")
+    listener.lane(Muted=False)
+    assert ctl("status")[0] == 0
+    for command in ("stop", "cancel"):
+        assert ctl(command) == (0, "", ""), "nothing is open, and nothing is wrong with that"
+    code, _, err = ctl("stop", "--lane", "attic")
+    assert code != 0 and err.count("\n") == 1 and "attic" in err
+
+
+def test_watch_shows_a_turn_and_outlives_the_daemon(
+    start: Start, bus: str, listener: Listener, clock: Path, tmp_path: Path, ctl: Ctl
+) -> None:
+    person = start("voicectl", "--bus", bus, "watch")
+    person.says("voiced is not there; waiting for it")
+    script = start("voicectl", "--bus", bus, "watch", "--json", "--count", "2")
+    script.says("voiced is not there")
+    first = daemon(start, bus, listener, clock, tmp_path)
+    person.says("listening to voiced")
+    person.says(CLOCK)
+    listener.event(TurnClosed)
+    assert first.stop() == 0
+    until(lambda: person.err.count("voiced is not there") == 2, "the news that it went", lambda: person.err)
+    listener.mark()
+    daemon(start, bus, listener, clock, tmp_path)
+    assert script.wait() == 0, script.err
+    finals = [line for line in script.objects() if line["event"] == "Final"]
+    assert [line["text"] for line in finals] == [CLOCK, CLOCK] and finals[0]["turn"] < finals[1]["turn"]
+    until(lambda: person.out.count(CLOCK) == 2, "the second final", lambda: person.out)
+    assert person.err.splitlines() == [
+        "voicectl: voiced is not there; waiting for it",
+        "voicectl: listening to voiced",
+        "voicectl: voiced is not there; waiting for it",
+        "voicectl: listening to voiced",
+    ]
+    assert person.stop(signal.SIGINT) == 130
+    assert "Traceback" not in person.err
+
+
+def test_listen_gives_each_final_to_a_command(asked: Process, start: Start, bus: str, listener: Listener, tmp_path: Path, ctl: Ctl) -> None:
+    kept = tmp_path / "kept"
+    run_it = start(
+        "voicectl", "--bus", bus, "listen", "--count", "1", "--exec", f'printf "%s|%s|%s" "$1" "$VOICED_LANE" "$VOICED_TURN" >{kept}'
+    )
+    plain = start("voicectl", "--bus", bus, "listen", "--count", "1")
+    stamped = start("voicectl", "--bus", bus, "listen", "--count", "1", "--json")
+    while not (run_it.ended and plain.ended and stamped.ended):
+        # those that began after the first turn hear the next: the recording is begun again
+        listener.event(TurnClosed)
+        listener.mark()
+        ctl("mute")
+        ctl("unmute")
+    assert (run_it.wait(), plain.wait(), stamped.wait()) == (0, 0, 0)
+    text, lane, turn = kept.read_text().split("|")
+    assert (text, lane) == (CLOCK, "desk") and int(turn) > 0
+    assert plain.out == f"{CLOCK}\n"
+    assert [(line["event"], line["text"], line["lane"]) for line in stamped.objects()] == [("Final", CLOCK, "desk")]
+
+
+def test_stop_and_cancel_a_turn_that_is_heard(asked: Process, listener: Listener, ctl: Ctl) -> None:
+    turn = listener.event(Wake).turn
+    listener.event(Partial, turn)
+    assert ctl("stop") == (0, "", "")
+    listener.event(TurnClosed, turn)
+    assert listener.event(Final, turn).text
+    ctl("mute")
+    listener.mark()
+    ctl("unmute")
+    turn = listener.event(Wake).turn
+    assert ctl("cancel") == (0, "", "")
+    assert listener.event(TurnClosed, turn).reason in (CloseReason.CANCELLED, CloseReason.END_TOKEN)
+
+
+@pytest.mark.parametrize("command", ["status", "trigger", "stop", "cancel", "mute", "unmute"])
+def test_no_daemon(ctl: Ctl, bus: str, command: str) -> None:
+    code, out, err = ctl(command)
+    assert (code, out) == (69, "")
+    assert err == f"voicectl: org.voiced.Voice1: voiced does not run on {bus}; start it: voiced\n"
+
+
+def test_no_bus(tmp_path: Path) -> None:
+    found = run("voicectl", "status", env=environment(tmp_path))
+    assert (found.returncode, found.stdout) == (69, "")
+    assert found.stderr.startswith("voicectl: D-Bus: voiced does not run: ") and found.stderr.count("\n") == 1
+
+
+def test_usage(env: dict[str, str]) -> None:
+    for arguments in ([], ["whistle"], ["watch", "--count", "0"], ["watch", "--count", "few"]):
+        found = run("voicectl", *arguments, env=env)
+        assert found.returncode == 2 and "usage: voicectl" in found.stderr and "Traceback" not in found.stderr
+
+
+def test_models(env: dict[str, str]) -> None:
+    listed = run("voicectl", "models", "list", "--json", env=env)
+    assert (listed.returncode, listed.stderr) == (0, "")
+    facts = {fact["id"]: fact for fact in map(json.loads, listed.stdout.splitlines())}
+    assert {name for name, fact in facts.items() if fact["default"]} == set(DEFAULT_IDS)
+    assert all(facts[name]["path"] for name in DEFAULT_IDS)
+    table = run("voicectl", "models", "list", env=env).stdout
+    assert all(name in table for name in facts)
+    whole = run("voicectl", "models", "verify", *DEFAULT_IDS, env=env)
+    assert (whole.returncode, whole.stdout.splitlines()) == (0, [f"{name}: whole" for name in DEFAULT_IDS])
+    # what is there and whole is not fetched again: there is no network in this
+    fetched = run("voicectl", "models", "fetch", "jarvis", "silero-vad", env=env)
+    assert fetched.returncode == 0 and fetched.stdout.splitlines() == [
+        f"{name}: {facts[name]['path']}" for name in ("jarvis", "silero-vad")
+    ]
+    unknown = run("voicectl", "models", "verify", "jarvi", env=env)
+    assert unknown.returncode == 66 and "did you mean jarvis?" in unknown.stderr and unknown.stderr.count("\n") == 1
+
+
+def test_models_that_are_damaged_are_all_named(env: dict[str, str], tmp_path: Path) -> None:
+    found = run("voicectl", "models", "verify", env=env | {"VOICED_CACHE": str(tmp_path)})
+    assert found.returncode == 66
+    lines = found.stderr.splitlines()
+    assert len(lines) == 3 and all(line.startswith("voicectl: model ") and "voicectl models fetch " in line for line in lines)
