@@ -198,6 +198,7 @@ def test_words_right_after_the_phrase_are_speech_once_they_outlast_its_tail(lane
 def test_a_wake_into_silence_ends_after_five_seconds(lane: Lane) -> None:
     """D8: no final, and the machine sleeps for the other 25."""
     lane.wake()
+    lane.last_word = "the"  # what a recognizer makes of silence when it is flushed
     told = lane.windows(0.0, 30 * SECOND)
     (closed,) = told
     assert isinstance(closed, TurnClosed)
@@ -257,6 +258,25 @@ def test_the_cap_holds_where_every_rule_is_turned_off() -> None:
     assert isinstance(endpoint, Endpoint)
     assert endpoint.reason is CloseReason.TOO_LONG
     assert 0 <= endpoint.sample - to_samples(HARD_CAP_MS) < HOP
+
+
+def test_no_turn_ends_in_the_middle_of_a_sound(lane: Lane) -> None:
+    """Which may become speech: the rule waits until it is over."""
+    lane.wake()
+    lane.say("turn on")
+    lane.windows(0.0, 20)  # 640 ms
+    assert lane.windows(1.0, 3) == []  # until 736
+    assert kinds(lane.windows(0.0, 1)) == [Endpoint]
+
+
+def test_a_turn_knows_nothing_of_the_sound_before_it(lane: Lane) -> None:
+    """A voice of 0.4 goes on speaking but does not begin to."""
+    into(State.HEARING, lane)
+    lane.take(Cancel(lane.now))
+    lane.windows(0.4, 1)
+    lane.wake()
+    assert lane.windows(0.4, SECOND) == []
+    assert lane.state() is State.AWAKE
 
 
 def test_a_window_that_was_heard_before_is_not_heard_again(lane: Lane) -> None:
@@ -362,6 +382,16 @@ def test_a_late_answer_is_ignored(lane: Lane) -> None:
     assert lane.take(Rewritten(lane.now, 99, "Turn on.")) == []
     lane.wake()
     assert lane.take(Rewritten(lane.now, 2, "Not yet.")) == []  # nor is there an answer for an open turn
+
+
+def test_a_final_is_not_dated_back(lane: Lane) -> None:
+    """The answer carries the position of the question; the sound has gone on."""
+    spoken_turn(lane)
+    asked = lane.rewrites[0].sample
+    lane.wake()
+    lane.windows(0.0, SECOND)
+    told = lane.take(Rewritten(asked, 1, "Turn on."))
+    assert [event.sample for event in told] == [lane.now] * 2
 
 
 def test_without_a_second_pass_the_final_comes_with_the_endpoint() -> None:
