@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from voiced.audio import AudioFrame, Rechunker, Ring, Samples, frozen
+from voiced.audio import AudioFrame, Ring, Samples, frozen
 
 
 def ramp(first: int, end: int) -> Samples:
@@ -47,68 +47,14 @@ def test_a_frame_cannot_be_changed() -> None:
         frozen(ramp(0, 4))[0] = 0
 
 
-# ── the rechunker ──────────────────────────────────────────────────────────────────────────────────────────────────────
-
-sizes = st.integers(1, 40)
-lengths = st.lists(st.integers(1, 60), max_size=30)
-steps = st.lists(st.tuples(st.just(0) | st.integers(0, 50), st.integers(1, 60)), max_size=30)
-
-
-@given(st.integers(0, 100), lengths, sizes)
-def test_any_split_gives_the_same_blocks(first: int, split: list[int], size: int) -> None:
-    rechunker = Rechunker(size)
-    blocks = [block for frame in frames(first, [(0, length) for length in split]) for block in rechunker.feed(frame)]
-    end = first + sum(split)
-    expected = [at for at in range(-(-first // size) * size, end, size) if at + size <= end]
-    assert [block.first for block in blocks] == expected
-    assert all(np.array_equal(block.samples, ramp(block.first, block.first + size)) for block in blocks)
-
-
-@given(st.integers(0, 100), steps, sizes)
-def test_blocks_never_span_a_gap_and_none_between_gaps_is_missing(first: int, plan: list[tuple[int, int]], size: int) -> None:
-    rechunker, given_frames = Rechunker(size), frames(first, plan)
-    blocks = [block for frame in given_frames for block in rechunker.feed(frame)]
-    heard = {position for frame in given_frames for position in range(frame.first, frame.end)}
-    whole = [at for at in range(0, max(heard, default=0) + 1, size) if heard.issuperset(range(at, at + size))]
-    assert [block.first for block in blocks] == whole
-    assert all(np.array_equal(block.samples, ramp(block.first, block.first + size)) for block in blocks)
-
-
-@given(st.integers(0, 100), steps, sizes)
-def test_what_was_lost_is_told_by_the_next_block(first: int, plan: list[tuple[int, int]], size: int) -> None:
-    """Also where the frame after the gap is too short to fill a block; and a block came with the frame that completed it."""
-    rechunker = Rechunker(size)
-    told = owed = 0
-    for frame in frames(first, plan):
-        owed += frame.lost
-        for block in rechunker.feed(frame):
-            told += block.lost
-            assert told == owed
-            assert block.arrived_ns == frame.arrived_ns
-
-
-def test_a_block_stays_what_it_was() -> None:
-    rechunker = Rechunker(4)
-    (block,) = rechunker.feed(AudioFrame(0, ramp(0, 4)))
-    list(rechunker.feed(AudioFrame(4, ramp(4, 8))))
-    assert block.samples.tolist() == [1, 2, 3, 4]
-
-
-def test_reset_forgets_the_unfinished_block() -> None:
-    rechunker = Rechunker(4)
-    assert not list(rechunker.feed(AudioFrame(0, ramp(0, 3))))
-    rechunker.reset()
-    (block,) = rechunker.feed(AudioFrame(3, ramp(3, 8)))
-    assert block.first == 4
-
-
-@pytest.mark.parametrize("kind", [Rechunker, Ring])
-def test_a_size_below_one_is_refused(kind: type[Rechunker | Ring]) -> None:
-    with pytest.raises(ValueError, match=f"{kind.__name__} wants a .* of at least 1 sample; got 0"):
-        kind(0)
+def test_a_size_below_one_is_refused() -> None:
+    with pytest.raises(ValueError, match="Ring wants a capacity of at least 1 sample; got 0"):
+        Ring(0)
 
 
 # ── the ring ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+steps = st.lists(st.tuples(st.just(0) | st.integers(0, 50), st.integers(1, 60)), max_size=30)
 
 
 @given(st.integers(1, 90), st.integers(0, 300), steps, st.data())

@@ -292,14 +292,15 @@ def test_a_little_lost_sound_does_not_end_a_turn(pipeline: Pipeline, sample: Sam
     assert words(endpoint.text)[:2] == words(FIRST["text"])[:2]
 
 
-@pytest.mark.parametrize("lost", [LIMIT + 1, 16_000], ids=["a sample too many", "a second"])
+@pytest.mark.parametrize("lost", [LIMIT + 1, 16_000, 60 * 16_000], ids=["a sample too many", "a second", "more than the ring holds"])
 def test_more_ends_it_and_what_was_heard_is_its_text(pipeline: Pipeline, sample: Samples, quiet: Samples, lost: int) -> None:
     feeder = half_heard(pipeline, sample, quiet)
-    partial = of(Partial, feeder.events)[-1].text
+    partial, at = of(Partial, feeder.events)[-1].text, feeder.at
     feeder.skip(lost)
     told = feeder.feed(quiet[:BLOCK])
     (endpoint,) = of(Endpoint, told)
     assert endpoint.reason is CloseReason.AUDIO_LOST
+    assert endpoint.sample == at  # where the sound ended, not where it went on
     assert endpoint.text.startswith(partial)
     (final,) = of(Final, told)
     assert final.first_pass == endpoint.text

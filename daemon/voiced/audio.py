@@ -1,12 +1,11 @@
-"""Sound as numbers: positions, frames, the rechunker and the ring.
+"""Sound as numbers: positions, frames and the ring.
 
-What lives here: the frame and the two buffers that every lane needs. What must not: threads,
+What lives here: the frame, and the ring that every lane needs. What must not: threads,
 clocks, files. A position is the index of a sample since the lane first started; it never goes back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,47 +49,6 @@ class AudioFrame:
         return self.first + len(self.samples)
 
 
-class Rechunker:
-    """Blocks of any length in, blocks of one length out, on a fixed grid (multiples of `size` since position 0).
-
-    A gap (a frame that does not begin where the last one ended) drops the unfinished block; the next block begins at
-    the next multiple of `size`, so the same sound gives the same blocks whatever the block size of the source.
-    """
-
-    def __init__(self, size: int) -> None:
-        if size < 1:
-            raise ValueError(f"Rechunker wants a size of at least 1 sample; got {size}")
-        self.size = size
-        self._parts = np.empty(size, np.int16)
-        self.reset()
-
-    def reset(self) -> None:
-        self._have = 0
-        self._lost = 0
-        self._next: int | None = None
-
-    def feed(self, frame: AudioFrame) -> Iterator[AudioFrame]:
-        """Yields full blocks in order; each has the arrival time of the frame that completed it, and what was lost before it."""
-        samples, position = frame.samples, frame.first
-        self._lost += frame.lost
-        if position != self._next:
-            self._have = 0
-        if not self._have:  # a block begins on the grid only
-            skip = min(-position % self.size, len(samples))
-            samples, position = samples[skip:], position + skip
-        start = 0
-        while start < len(samples):
-            take = min(self.size - self._have, len(samples) - start)
-            self._parts[self._have : self._have + take] = samples[start : start + take]
-            self._have += take
-            start += take
-            if self._have == self.size:
-                self._have = 0
-                lost, self._lost = self._lost, 0
-                yield AudioFrame(position + start - self.size, self._parts.copy(), lost, frame.arrived_ns)
-        self._next = frame.end
-
-
 class Ring:
     """The last `capacity` samples, read by position: a wake phrase's pre-roll and a turn's audio come from here.
 
@@ -125,7 +83,8 @@ class Ring:
         at = (end - len(samples)) % self.capacity
         head = min(len(samples), self.capacity - at)
         self._data[at : at + head] = samples[:head]
-        self._data[: len(samples) - head] = samples[head:]
+        if head < len(samples):
+            self._data[: len(samples) - head] = samples[head:]
         self.end = end
         self.first = max(self.first, end - self.capacity)
 
@@ -135,10 +94,14 @@ class Ring:
             raise IndexError(f"Ring holds [{self.first}, {self.end}); asked for [{first}, {end})")
         at = first % self.capacity
         count = end - first
-        head = min(count, self.capacity - at)
-        return frozen(np.concatenate((self._data[at : at + head], self._data[: count - head])))
+        head = self.capacity - at
+        if count <= head:
+            return frozen(self._data[at : at + count].copy())
+        return frozen(np.concatenate((self._data[at:], self._data[: count - head])))
 
     def padded(self, first: int, end: int) -> Samples:
         """The same, with zeros for what lies before the ring's first sample."""
-        held = self.read(max(first, self.first), end)
+        if first >= self.first:
+            return self.read(first, end)
+        held = self.read(self.first, end)
         return frozen(np.concatenate((np.zeros(end - first - len(held), np.int16), held)))

@@ -152,17 +152,20 @@ class Ears:
 
     def hear(self, frame: AudioFrame) -> Iterator[Heard]:
         """Steps over whole units of the sound so far; yields only where there is a fact."""
-        self._ring.append(frame)
         lost = 0 if self._end is None else frame.first - self._end
         start = frame.first if self._end is None or lost else self._end
-        self._end = frame.end
-        if lost:
+        if lost > 0:
             self._forget()
+            # told before the ring fills the gap with silence: a long one takes the place of what the scribe still needs
             yield Heard(frame.first, frame.arrived_ns, (Gap(frame.first, lost),))
+        self._ring.append(frame)
+        self._end = frame.end
         for sample in range(start - start % UNIT + UNIT, frame.end + 1, UNIT):
-            facts = self._step(sample)
-            if facts:
-                yield Heard(sample, frame.arrived_ns, tuple(facts))
+            # at two units of three nothing is due
+            if self._commands or not sample % WAKE_HOP or (self._attending >= 0 and not sample % VAD_HOP):
+                facts = self._step(sample)
+                if facts:
+                    yield Heard(sample, frame.arrived_ns, tuple(facts))
 
     def _forget(self) -> None:
         """After a gap: what the stages hold is not what came before what comes now."""
@@ -267,9 +270,11 @@ class Scribe:
                 case Candidate():
                     if self.machine.state is State.ASLEEP and fact.sample >= self._deaf_until:
                         self._verify(fact, out)
-                case Gap():
+                case Gap():  # alone in its Heard; a short one is heard as silence, with what comes after it
+                    self._feed(fact.sample - fact.lost, out)
                     if fact.lost > self._audio_lost:
-                        self._obey(self.machine.take(AudioLost(fact.sample)), out)
+                        self._obey(self.machine.take(AudioLost(fact.sample - fact.lost)), out)
+                    return out
                 case _:
                     self._obey(self.machine.take(fact), out)
         self._feed(heard.sample, out)
@@ -284,6 +289,7 @@ class Scribe:
     def _feed(self, sample: int, out: list[Event]) -> None:
         """Lets the transducer hear up to `sample`, in VAD windows: the same steps whatever the blocks were."""
         while self._fed is not None and self._fed < sample:
+            self._fed = max(self._fed, self._ring.first)  # after a suspend of half a minute the ears may have written over it
             end = min(self._fed - self._fed % VAD_HOP + VAD_HOP, sample)
             sound = self._ring.read(self._fed, end)
             self._fed = end
@@ -327,7 +333,8 @@ class Scribe:
                     self._fed = None
                     self._rest(sample)
                 case Rewrite(first=first, last=last):
-                    sound = self._ring.read(max(first, self._ring.first), min(last, self._ring.end))
+                    held = self._ring.first
+                    sound = self._ring.read(max(first, held), max(held, min(last, self._ring.end)))
                     answer = self._rewrite(item, sound)
                     if answer:
                         todo.extend(self.machine.take(answer))
@@ -344,7 +351,7 @@ class Scribe:
         if self._fed is None:
             return ""
         if self._fed < sample:
-            self._transducer.step(self._ring.read(self._fed, sample))
+            self._transducer.step(self._ring.read(max(self._fed, self._ring.first), sample))
         return self._transducer.finish().text
 
     def _since(self, speech_end: int) -> dict[str, float]:
