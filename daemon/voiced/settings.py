@@ -88,8 +88,8 @@ class GateSettings:
     """The gate: in a quiet room nothing else runs"""
 
     enabled: bool = knob(True, "Let the gate stop the wake stage in a quiet room.", live=True)
-    margin_db: float = knob(3.0, "Loudness above the room's own noise that opens it.", low=0, high=30, live=True)
-    floor_dbfs: float = knob(-72.0, "Loudness below which it never opens.", low=-100, high=-30, live=True)
+    margin_db: float = knob(8.0, "Loudness above the room's own noise that opens it.", low=0, high=30, live=True)
+    floor_dbfs: float = knob(-80.0, "Loudness below which it never opens.", low=-100, high=-30, live=True)
     hold_ms: float = knob(2000.0, "It stays open for so long after the last loud block.", low=100, high=60_000, live=True)
 
 
@@ -109,7 +109,7 @@ class WakeSettings:
     phrases: tuple[PhraseSettings, ...] = knob((PhraseSettings(),), "Phrases listened for; none: only clients open turns.", low=0, high=16)
     refractory_ms: float = knob(1500.0, "After a decision the phrase is not decided again for so long.", low=0, high=60_000, live=True)
     phrase_end_ms: float = knob(245.0, "The phrase is taken to end so long after the first score that counts.", low=0, high=1000, live=True)
-    verify_hops: int = knob(2, "Scores in a row, from the first that counts, that the second stage wants.", low=1, high=25, live=True)
+    verify_hops: int = knob(3, "Scores in a row, from the first that counts, that the second stage wants.", low=1, high=25, live=True)
     verify_threshold: float = knob(0.9, "Score that each of them must keep.", low=0, high=1, live=True)
     verify_speech: int = knob(8, "Windows of 32 ms in the last 1.5 s that must be speech.", low=0, high=46, unit="windows", live=True)
 
