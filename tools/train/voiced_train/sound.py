@@ -19,6 +19,9 @@ _HOP = RATE // 200  # 5 ms
 _SPEECH_BELOW_PEAK_DB = 40.0
 """A window this far below the loudest one is no speech: neural voices are clean, so a fixed distance finds the edges."""
 
+_SPEECH_ABOVE_FLOOR_DB = 12.0
+_LOWEST_FLOOR_DB = -90.0
+
 
 def at_16k(sound: Sound, rate: int) -> Sound:
     import soxr
@@ -48,6 +51,24 @@ def speech_bounds(sound: Sound) -> tuple[int, int]:
     hop = (_WINDOW - _HOP) // 2 - (_WINDOW - _HOP)  # a window stands for the hop in its middle: where the first one's is
     start, end = int(loud[0]) * _HOP + hop, int(loud[-1]) * _HOP + hop + _HOP
     return max(start, 0), min(end, len(sound))
+
+
+def floor_db(sound: Sound) -> float:
+    """dBFS of the quiet in a recording: the tenth of its 20 ms windows that is quietest; −90 at the least."""
+    return max(decibels(float(np.quantile(_levels(sound), 0.1))), _LOWEST_FLOOR_DB)
+
+
+def speech_bounds_in_noise(sound: Sound) -> tuple[int, int]:
+    """[start, end) of the speech in a recording whose quiet is not silence: what stands a third (in dB) of the way from the
+    floor to the peak, or 12 dB, above the floor. Raises ValueError where there is no sound."""
+    levels = _levels(sound)
+    if not len(sound) or levels.max() == 0:
+        raise ValueError("speech_bounds_in_noise wants sound; got digital silence")
+    peak, floor = decibels(float(levels.max())), floor_db(sound)
+    threshold = max(peak - _SPEECH_BELOW_PEAK_DB, floor + min(_SPEECH_ABOVE_FLOOR_DB, (peak - floor) / 3))
+    loud = np.nonzero(levels >= 10 ** (threshold / 20))[0]
+    hop = (_WINDOW - _HOP) // 2 - (_WINDOW - _HOP)
+    return max(int(loud[0]) * _HOP + hop, 0), min(int(loud[-1]) * _HOP + hop + _HOP, len(sound))
 
 
 def trimmed(sound: Sound) -> Sound:
