@@ -130,23 +130,38 @@ def _utterance(entry: dict[str, Any], folder: Path) -> Utterance:
     )
 
 
-def place(utterance: Utterance, *, dev: float = 0.05, test: float = 0.05, test_sources: Sequence[str] = _TEST_SOURCES) -> str | None:
+def place(
+    utterance: Utterance,
+    *,
+    dev: float = 0.05,
+    test: float = 0.05,
+    test_sources: Sequence[str] = _TEST_SOURCES,
+    held_out: frozenset[str] = frozenset(),
+) -> str | None:
     """The split of an utterance, or None where no split may have it. Depends on nothing but the arguments.
 
     dev, test  shares of the speakers, 0 … 1
+    held_out   speakers, and recordings by their file's name without its ending, that are for testing whatever the draw
     """
+    if {utterance.speaker, Path(utterance.path).stem} & held_out:
+        return "test" if utterance.exact else None
     digest = hashlib.sha256(utterance.speaker.encode()).digest()
     draw = int.from_bytes(digest[:8], "big") / 2**64
-    held_out = "test" if draw < test else "dev" if draw < test + dev else "train"
+    where = "test" if draw < test else "dev" if draw < test + dev else "train"
     if utterance.source in test_sources or _NOT_FOR_TRAINING.search(utterance.licence):
-        held_out = "test"
+        where = "test"
     if not utterance.exact:  # its words are a machine's: it may train, and else stays out, lest its speaker be in two splits
-        return "train" if held_out == "train" else None
-    return held_out
+        return "train" if where == "train" else None
+    return where
 
 
 def split(
-    items: Iterable[Utterance | Refused], *, dev: float = 0.05, test: float = 0.05, test_sources: Sequence[str] = _TEST_SOURCES
+    items: Iterable[Utterance | Refused],
+    *,
+    dev: float = 0.05,
+    test: float = 0.05,
+    test_sources: Sequence[str] = _TEST_SOURCES,
+    held_out: frozenset[str] = frozenset(),
 ) -> tuple[dict[str, list[Utterance]], list[Refused]]:
     """All of it, sorted into SPLITS; a speaker who must be in test for one recording is there for all of them."""
     known: list[Utterance] = []
@@ -156,7 +171,7 @@ def split(
             refused.append(item)
         else:
             known.append(item)
-    places = [place(item, dev=dev, test=test, test_sources=test_sources) for item in known]
+    places = [place(item, dev=dev, test=test, test_sources=test_sources, held_out=held_out) for item in known]
     tested = {item.speaker for item, where in zip(known, places, strict=True) if where == "test"}
     splits: dict[str, list[Utterance]] = {name: [] for name in SPLITS}
     for item, where in zip(known, places, strict=True):
@@ -165,6 +180,15 @@ def split(
         else:
             splits["test" if item.speaker in tested else where].append(item)
     return splits, refused
+
+
+def read_held_out(path: Path) -> frozenset[str]:
+    """The names of a list of held-out speakers and recordings, one a line; `#` begins a comment. Raises InputError."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(str(path), f"cannot be read ({error})") from None
+    return frozenset(name for line in lines if (name := line.partition("#")[0].strip()))
 
 
 def write(splits: dict[str, list[Utterance]], refused: list[Refused], out: Path) -> None:
@@ -197,13 +221,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--dev", type=float, default=0.05, metavar="SHARE", help="share of the speakers (default: %(default)s)")
     parser.add_argument("--test", type=float, default=0.05, metavar="SHARE", help="share of the speakers (default: %(default)s)")
     parser.add_argument("--test-source", action="append", metavar="NAME", help=f"may be repeated (default: {', '.join(_TEST_SOURCES)})")
+    parser.add_argument("--held-out", type=Path, metavar="FILE", help="speakers and recordings for testing only, one a line")
     options = parser.parse_args(arguments)
     try:
         if not (options.dev >= 0 and options.test >= 0 and options.dev + options.test < 1):
             raise UsageError("--dev and --test", f"must be shares that leave someone to train, got {options.dev} and {options.test}")
         items = (item for manifest in options.manifests for item in read(manifest))
         sources = _TEST_SOURCES if options.test_source is None else options.test_source
-        splits, refused = split(items, dev=options.dev, test=options.test, test_sources=sources)
+        held_out = read_held_out(options.held_out) if options.held_out else frozenset()
+        splits, refused = split(items, dev=options.dev, test=options.test, test_sources=sources, held_out=held_out)
         write(splits, refused, options.out)
         print(report(splits, refused))
         if empty := [name for name in SPLITS if not splits[name]]:
