@@ -67,8 +67,14 @@ def mel_filters() -> Floats:
     return (np.maximum(triangles, 0) * 2 / (right - left)).astype(np.float32)
 
 
+def framed(samples: Floats) -> Floats:
+    """float32 (n,), n ≥ 512 → (frames, 512), a view: as many frames as fit, one every MEL_HOP samples."""
+    view: Floats = sliding_window_view(samples, _FFT)[::MEL_HOP]
+    return view
+
+
 class Mel:
-    """The mel spectrogram of as many frames as fit. Without state; any thread."""
+    """The mel spectrogram. Without state; any thread."""
 
     def __init__(self) -> None:
         pad = (_FFT - _WINDOW) // 2
@@ -80,7 +86,10 @@ class Mel:
 
     def __call__(self, samples: Floats) -> Floats:
         """float32 (n,) in int16's range, n ≥ 512 → float32 ((n − 512) // 160 + 1, 32)."""
-        frames = sliding_window_view(samples, _FFT)[::MEL_HOP]
+        return self.of(framed(samples))
+
+    def of(self, frames: Floats) -> Floats:
+        """float32 (n, 512), what `framed` gives → float32 (n, 32)."""
         spectrum = np.fft.rfft(frames * self._hann)[:, self._used]
         power = (spectrum.real**2 + spectrum.imag**2).astype(np.float32, copy=False)
         mel: Floats = np.log10(np.maximum(power @ self._weights, np.float32(1e-10))) + np.float32(2)
@@ -103,6 +112,7 @@ class WakeFeatures:
         silence = self._mel(zeros(_FFT))
         self._born = self._embed(np.repeat(silence, EMBEDDING_FRAMES, axis=0)[None])
         self._sound = zeros(TAIL + HOP)
+        self._framed = framed(self._sound)  # made once: NumPy takes as long for this view as for three FFTs
         self._frames = zeros(EMBEDDING_FRAMES, MEL_BINS)
         self._window = zeros(EMBEDDINGS, EMBEDDING_SIZE)
         self.reset()
@@ -124,7 +134,7 @@ class WakeFeatures:
         sound[:TAIL] = sound[HOP:]
         sound[TAIL:] = samples
         frames[:-FRAMES_PER_HOP] = frames[FRAMES_PER_HOP:]
-        frames[-FRAMES_PER_HOP:] = self._mel(sound)
+        frames[-FRAMES_PER_HOP:] = self._mel.of(self._framed)
         window[:-1] = window[1:]
         window[-1] = self._embed(frames[None])[0]
         return window
