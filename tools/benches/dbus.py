@@ -1,13 +1,11 @@
 """What the service adds to the bare library: latency of a signal, in one run, on one private bus.
 
 The receiver is another process with the bare library (dbus-fast where there is one), so that reading and writing do not
-share a loop. Every rate is measured in turns, bare and ours, so that a busy moment of the machine meets both. Prints
-milliseconds at p50 and p99 and the ratio ours : bare. Run: python -m bench.bus, with tools and daemon on the path.
+share a loop. Every rate is measured in turns, bare and ours, so that a busy moment of the machine meets both.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import importlib
 import json
@@ -25,8 +23,15 @@ from voiced.bus.private import start_private_bus
 from voiced.bus.service import Service
 from voiced.desk import LaneView, News, Published, Snapshot
 from voiced.errors import BusError
+from voiced.statistics import percentile
+
+from .rows import Row
 
 BARE_PATH, BARE_INTERFACE = "/org/example/Bench", "org.example.Bench"
+AIM = 1.5
+RATES_HZ = (20, 200)
+"""Partials of one lane, and of eight lanes that all hear at once."""
+
 TEXT = "turn on the lights in the kitchen and close the window of the living room, please"
 
 
@@ -90,7 +95,7 @@ async def measure(address: str, library: str, rate_hz: int, count: int) -> tuple
     await service.start()
     serving = asyncio.create_task(service.run())
     receiver = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "bench.bus", "--receive", address, stdout=asyncio.subprocess.PIPE, limit=1 << 20
+        sys.executable, "-m", "benches.dbus", "--receive", address, stdout=asyncio.subprocess.PIPE, limit=1 << 20
     )
     assert receiver.stdout is not None
     await receiver.stdout.readline()
@@ -120,19 +125,9 @@ async def measure(address: str, library: str, rate_hz: int, count: int) -> tuple
     return ages
 
 
-def percentile(values: list[int], share: float) -> float:
-    return sorted(values)[min(len(values) - 1, int(share * len(values)))] / 1000
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--seconds", type=float, default=5.0, help="for each library and rate (default 5)")
-    parser.add_argument("--json", action="store_true", help="one object a line")
-    parser.add_argument("--receive", metavar="ADDRESS", help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.receive:
-        asyncio.run(receive(options.receive))
-        return 0
+def run(quick: bool) -> list[Row]:
+    seconds = 1.0 if quick else 5.0
+    rows = []
     with tempfile.TemporaryDirectory(prefix="voiced-") as directory:
         bus = start_private_bus(Path(directory) / "b")
         try:
@@ -140,20 +135,24 @@ def main() -> int:
                 try:
                     load(library)
                 except BusError as error:
-                    print(error, file=sys.stderr)
+                    rows.append(Row("dbus", library, float("nan"), "ms", note=f"not measured: {error}"))
                     continue
-                for rate_hz in (20, 200):
-                    count = max(10, round(rate_hz * options.seconds))
+                for rate_hz in RATES_HZ:
+                    count = max(10, round(rate_hz * seconds))
                     bare, ours = asyncio.run(measure(bus.address, library, rate_hz, count))
-                    row: dict[str, Any] = {"library": library, "rate_hz": rate_hz, "signals": count}
-                    for name, share in (("p50", 0.5), ("p99", 0.99)):
-                        row |= {f"{name}_bare_ms": percentile(bare, share), f"{name}_ours_ms": percentile(ours, share)}
-                        row[f"{name}_ratio"] = round(percentile(ours, share) / percentile(bare, share), 2)
-                    print(json.dumps(row) if options.json else "  ".join(f"{key} {value}" for key, value in row.items()), flush=True)
+                    rows += _rows(f"{library}, {rate_hz} signals a second", bare, ours)
         finally:
             bus.close()
-    return 0
+    return rows
+
+
+def _rows(what: str, bare: list[int], ours: list[int]) -> list[Row]:
+    note = f"{len(ours)} of each, in turns"
+    return [
+        Row("dbus", f"{what}, p{at}", percentile(ours, at) / 1000, "ms", bare=percentile(bare, at) / 1000, aim=AIM, note=note)
+        for at in (50, 99)
+    ]
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    asyncio.run(receive(sys.argv[sys.argv.index("--receive") + 1]))
