@@ -37,6 +37,10 @@ class Player:
     def __init__(self) -> None:
         self._streams: dict[int, Any] = {}
 
+    def stream(self, number: int) -> Any:
+        """The library's own stream of this number; KeyError where it was not made."""
+        return self._streams[number]
+
     def play(self, calls: Sequence[Call]) -> None:
         streams = self._streams
         for call in calls:
