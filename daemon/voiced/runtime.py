@@ -363,3 +363,4 @@ def _rewrite_turns(link: wire.Link) -> int:
         sound = np.frombuffer(wire.shared(message.fds[0]), np.int16)
         answer = assembly.answer(stage, message.body["sample"], message.body["turn"], sound)
         link.send({"rewritten": encode(answer), "lane": message.body["lane"]})
+        stage.reset()

@@ -25,6 +25,7 @@ stage = SecondPass("moonshine-v2", dict(zip(("encoder", "decoder", "tokens"), fi
 stage.warm_up()
 before = anonymous_mb()
 stage.decode(np.random.default_rng(0).integers(-3000, 3000, 9 * 16_000, np.int16))
+stage.reset()
 print(anonymous_mb() - before)
 """
 

@@ -58,19 +58,19 @@ class SecondPass:
         self._decodes = self._samples = self._empty = 0
 
     def reset(self) -> None:
-        """Nothing is kept between two turns."""
+        """Between two turns: nothing is kept. It takes some milliseconds, so it is called after the answer was given."""
+        give_back()
 
     def warm_up(self) -> None:
         """One second of faint noise: silence may end a decoder at once and leave its later steps cold."""
         noise = np.random.default_rng(0).integers(-300, 300, RATE, np.int16, endpoint=True)
         self._engine.decode(noise)
-        give_back()
+        self.reset()
 
     def step(self, samples: Samples) -> str:
         """int16 (n,): a whole turn. Returns its text, '' where there is none."""
         check_hop(self, samples)
         text = " ".join(filter(None, map(self._decode, self._pieces(samples))))
-        give_back()
         self._decodes += 1
         self._samples += len(samples)
         self._empty += not text
