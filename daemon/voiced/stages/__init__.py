@@ -8,14 +8,20 @@ come in through the constructor: a stage knows no settings, no manifest and no o
 What must not live here: decisions about turns (turn.py), the wiring (pipeline.py). Importing this package is cheap; the
 runtimes are imported by the two files that own them, session.py (onnxruntime) and sherpa.py (sherpa_onnx), when the first
 model is opened.
+
+Nothing leaves the machine: onnxruntime's builds for Linux from 1.32 on send telemetry to their maker unless the environment
+forbids it before the library is initialized (its Privacy.md), so it is forbidden here, where no stage is imported before.
 """
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from ..audio import Samples
+
+os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 
 
 class Stage(Protocol):
