@@ -26,7 +26,8 @@ terminal
 bus
 systemd
 supervisor
-captures rewriter warmup ledger
+lanestate
+captures rewriter warmup ledger hearing
 statistics
 children
 batch

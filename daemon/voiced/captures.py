@@ -79,6 +79,12 @@ class Captures:
         elif device.child:
             device.child.link.send({"detach": lane.name})
 
+    def kill(self, name: str) -> None:
+        """Ends a device's process that has stopped working; another takes its place."""
+        device = self._devices.get(name)
+        if device and device.child:
+            device.child.kill()
+
     def close(self) -> None:
         self._closing = True
         for child in self.children():

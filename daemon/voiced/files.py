@@ -7,6 +7,7 @@ end its process on a bad model, and a user is owed a line about that.
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -23,6 +24,7 @@ from .terminal import Conversation, json_line
 
 def hear_files(settings: Settings, files: Sequence[str], *, as_json: bool) -> int:
     """Prints each file's events; a file that cannot be heard is one line on stderr, and the others go on. Returns the exit code."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # by way of what is to be tidied up
     link, theirs = wire.Link.pair()
     with runtime_directory() as directory, theirs:
         child = subprocess.Popen(

@@ -141,7 +141,7 @@ class Rewriter:
         self._next()
 
     def _exited(self, child: Child) -> None:
-        self._child, self.ready = None, False
+        self._child, self.ready, self.rows = None, False, []
         if self._running:
             running, self._running = self._running, None
             self._answer(running, "the second pass died")

@@ -14,19 +14,20 @@ import logging
 import os
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
 from . import wire
 from .captures import Captures
-from .children import Backoff, Child
-from .desk import HealthChanged, LaneChanged, LaneView, News, PlacementRow, Published, Snapshot
+from .children import Child
+from .desk import HealthChanged, LaneChanged, News, PlacementRow, Published, Snapshot
 from .errors import DeviceError, InternalError, ModelError, VoicedError
 from .events import CloseReason, Event, Rewritten, TurnClosed, Wake, decode, encode
+from .hearing import Hearing, Verdict
+from .lanestate import LaneState
 from .ledger import Ledger, summary
 from .rewriter import Rewriter
-from .settings import LaneSettings, Settings, has_second_pass, roles, to_plain
+from .settings import Settings, has_second_pass, roles, to_plain
 from .statistics import Statistics
 from .units import RATE
 from .warmup import WarmUp
@@ -39,6 +40,9 @@ LANE_SLOTS = 8
 HUNG_SECONDS = 10.0
 """A lane beats every half second from a thread that does nothing else: silent for so long it is stopped or stuck."""
 
+DEAF_SECONDS = 2.0
+"""So long after a capture process should have said that its device stalls, it is itself what does not work, or the lane is."""
+
 TRIGGER_SECONDS = 2.0
 
 CLOSE_SECONDS = 2.0
@@ -47,35 +51,6 @@ CLOSE_SECONDS = 2.0
 SECOND_PASS = "second-pass"
 
 WORST_FIRST = ("restarting", "starting", "stalled", "no_device", "muted", "ok")
-
-
-@dataclass(slots=True)
-class _Lane:
-    settings: LaneSettings
-    ledger: Ledger
-    child: Child | None = None
-    backoff: Backoff = field(default_factory=lambda: Backoff(0.2, 5.0))
-    ready: bool = False
-    muted: bool = False
-    source_health: str = "starting"
-    state: str = "asleep"
-    sequence: int = 0
-    position: int = 0
-    position_at: float = field(default_factory=time.monotonic)
-    rows: tuple[PlacementRow, ...] = ()
-    triggered: list[asyncio.Future[int]] = field(default_factory=list)
-    ended: bool = False
-    told: LaneView | None = None
-
-    @property
-    def turn(self) -> int:
-        return self.ledger.turn
-
-    @property
-    def health(self) -> str:
-        if not self.ready:
-            return "restarting" if self.sequence or self.told else "starting"
-        return "muted" if self.muted else self.source_health
 
 
 class Supervisor:
@@ -87,8 +62,12 @@ class Supervisor:
     def __init__(self, settings: Settings, runtime_dir: Path, *, version: str, row: PlacementRow) -> None:
         self._settings, self._version, self._row = settings, version, row
         self._models = roles(settings)
+        self._phrases = tuple(phrase.phrase for phrase in settings.wake.phrases)
         base = int(time.time() * 1000) * LANE_SLOTS
-        self._lanes = {lane.name: _Lane(lane, Ledger(base + slot, LANE_SLOTS)) for slot, lane in enumerate(settings.lanes)}
+        patience_s = settings.capture.stall_ms / 1000 + DEAF_SECONDS
+        self._lanes = {
+            lane.name: LaneState(lane, Ledger(base + slot, LANE_SLOTS), Hearing(patience_s)) for slot, lane in enumerate(settings.lanes)
+        }
         self._listeners: list[Callable[[News], None]] = []
         self._closing = False
         self._all_ended = asyncio.Event()
@@ -165,7 +144,7 @@ class Supervisor:
 
     # ── lanes ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _start_lane(self, lane: _Lane) -> None:
+    def _start_lane(self, lane: LaneState) -> None:
         elapsed = time.monotonic() - lane.position_at
         position = lane.position + round(elapsed * RATE) if lane.position else 0  # what is lost of the sound is counted
         job = self._job | {
@@ -177,7 +156,7 @@ class Supervisor:
         }
         lane.child = Child("lane", lane.settings.name, job, self._lane_said, self._lane_exited)
 
-    def _lane_of(self, child: Child) -> _Lane:
+    def _lane_of(self, child: Child) -> LaneState:
         return self._lanes[child.name]
 
     def _lane_said(self, child: Child, message: wire.Message) -> None:
@@ -187,6 +166,7 @@ class Supervisor:
                 self._publish(lane, cast(Event, decode(plain)), arrived_ns)
             case {"beat": beat}:
                 lane.position, lane.position_at = beat["position"], time.monotonic()
+                lane.hearing.beat(lane.position_at, lane.position, beat.get("blocks", 0))
                 self.statistics.beat(lane.settings.name, beat)
             case {"state": state}:
                 lane.state = state
@@ -214,7 +194,8 @@ class Supervisor:
 
     def _lane_exited(self, child: Child) -> None:
         lane = self._lane_of(child)
-        lane.child, lane.ready = None, False
+        lane.child, lane.ready, lane.rows = None, False, ()
+        lane.hearing.stop()
         if self._closing:
             return
         if not self._warm_up.over:
@@ -242,23 +223,33 @@ class Supervisor:
         else:
             self._warm_up.failed(name, error)
 
-    def _close_turns(self, lane: _Lane, reason: CloseReason, note: str) -> None:
+    def _close_turns(self, lane: LaneState, reason: CloseReason, note: str) -> None:
         """A dead lane's turns get their last events from here: nothing that was heard is lost, nothing stays open."""
         for event in lane.ledger.last_events(reason, note):
             self._publish(lane, event, 0)
 
     def _watch(self) -> None:
-        """Kills a lane that does not beat; its exit starts it again."""
+        """Kills a lane that does not beat or does not hear, and a capture process that gives nothing; their exits start them again."""
         now = time.monotonic()
         for lane in self._lanes.values():
-            if lane.child and lane.ready and now - lane.child.heard > HUNG_SECONDS:
+            if lane.child is None or not lane.ready:
+                continue
+            if now - lane.child.heard > HUNG_SECONDS:
                 log.error("lane %s has not answered for %.0f s", lane.settings.name, now - lane.child.heard)
                 lane.child.kill()
+                continue
+            verdict = lane.hearing.judge()
+            if verdict is Verdict.NO_EAR:
+                log.error("lane %s: %s", lane.settings.name, verdict.value)
+                lane.child.kill()
+            elif verdict is Verdict.NO_SOUND:
+                log.error("lane %s: %s from %s", lane.settings.name, verdict.value, lane.settings.source)
+                self._captures.kill(lane.settings.source)
         self._later(1.0, self._watch)
 
     # ── sound ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _give_source(self, lane: _Lane) -> None:
+    def _give_source(self, lane: LaneState) -> None:
         if lane.child is None or not lane.ready:
             return
         if lane.muted:
@@ -272,7 +263,7 @@ class Supervisor:
             self._captures.attach(lane.settings)
         self._tell_lane(lane)
 
-    def _source_ended(self, lane: _Lane) -> None:
+    def _source_ended(self, lane: LaneState) -> None:
         """A lane's file is over, or is none."""
         lane.ended, lane.source_health = True, "no_device"
         self._tell_lane(lane)
@@ -285,6 +276,7 @@ class Supervisor:
         if lane.child and lane.ready:
             lane.child.link.send({"source": "capture"}, (fd,))
             lane.source_health = "ok"
+            lane.hearing.start(time.monotonic())
         os.close(fd)
         self._tell_lane(lane)
 
@@ -293,11 +285,12 @@ class Supervisor:
         if lane.child and lane.ready:
             lane.child.link.send({"command": "lost"})
         lane.source_health = health
+        lane.hearing.stop()
         self._tell_lane(lane)
 
     # ── second pass ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _rewrite(self, lane: _Lane, turn: int, sample: int, fd: int) -> None:
+    def _rewrite(self, lane: LaneState, turn: int, sample: int, fd: int) -> None:
         if self._rewriter is None:
             os.close(fd)
             self._answered(lane.settings.name, Rewritten(sample, turn, "", "there is no second pass"))
@@ -314,7 +307,7 @@ class Supervisor:
     def listen(self, callback: Callable[[News], None]) -> None:
         self._listeners.append(callback)
 
-    def _publish(self, lane: _Lane, event: Event, arrived_ns: int) -> None:
+    def _publish(self, lane: LaneState, event: Event, arrived_ns: int) -> None:
         over = lane.ledger.follow(event)
         if isinstance(event, Wake):
             lane.state = "awake"
@@ -332,12 +325,8 @@ class Supervisor:
             log.info("lane %s %s", lane.settings.name, summary(event, over.final, text=self._settings.log.text))
         self._tell_lane(lane)
 
-    def _view(self, lane: _Lane) -> LaneView:
-        phrases = tuple(phrase.phrase for phrase in self._settings.wake.phrases)
-        return LaneView(lane.settings.name, lane.state, lane.health, lane.muted, phrases, lane.settings.source, lane.turn)
-
-    def _tell_lane(self, lane: _Lane) -> None:
-        view = self._view(lane)
+    def _tell_lane(self, lane: LaneState) -> None:
+        view = lane.view(self._phrases)
         if view != lane.told:
             lane.told = view
             self._send(LaneChanged(view))
@@ -357,7 +346,7 @@ class Supervisor:
     # ── Desk ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def snapshot(self) -> Snapshot:
-        views = tuple(self._view(lane) for lane in self._lanes.values())
+        views = tuple(lane.view(self._phrases) for lane in self._lanes.values())
         rows = [self._row] + [row for lane in self._lanes.values() for row in lane.rows] + list(self._captures.rows())
         numbers = self.statistics.numbers() | {"capture_restarts": self._captures.restarts}
         if self._rewriter:
@@ -405,6 +394,8 @@ class Supervisor:
                 continue
             found.muted = muted
             if muted:
+                found.source_health = "starting"  # what it will be when it is heard again
+                found.hearing.stop()
                 self._captures.detach(found.settings)
                 if found.child:
                     found.child.link.send({"command": "hush"})

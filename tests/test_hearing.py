@@ -1,0 +1,60 @@
+"""A lane that does not hear is found, within its patience and never before; whose fault it is depends on what comes."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+from voiced.hearing import Hearing, Verdict
+
+PATIENCE = 3.0
+BEAT = 0.5
+
+
+def beats(hearing: Hearing, since: float, seconds: float, *, listened: bool, came: bool) -> float:
+    """A lane's beats for so long; the time after the last."""
+    count = round(seconds / BEAT)
+    for number in range(1, count + 1):
+        now = since + number * BEAT
+        hearing.beat(now, round(16_000 * (now if listened else since)), round(25 * (now if came else since)))
+    return since + count * BEAT
+
+
+@given(st.integers(1, 1000), st.integers(0, 100))
+def test_what_goes_on_hears(before: int, after: int) -> None:
+    hearing = Hearing(PATIENCE)
+    hearing.start(0.0)
+    now = beats(hearing, 0.0, before * BEAT, listened=True, came=True)
+    assert hearing.judge() is Verdict.HEARS
+    beats(hearing, now, after * BEAT, listened=False, came=False)
+    assert hearing.judge() is (Verdict.HEARS if after * BEAT < PATIENCE else Verdict.NO_SOUND)
+
+
+def test_sound_that_nobody_listens_to_is_the_lanes_fault() -> None:
+    hearing = Hearing(PATIENCE)
+    hearing.start(0.0)
+    now = beats(hearing, 0.0, 10, listened=True, came=True)
+    now = beats(hearing, now, PATIENCE - BEAT, listened=False, came=True)
+    assert hearing.judge() is Verdict.HEARS
+    hearing.beat(now + BEAT, 10 * 16_000, round(25 * (now + BEAT)))
+    assert hearing.judge() is Verdict.NO_EAR
+
+
+def test_nothing_is_expected_of_a_lane_without_a_source_and_a_new_one_has_time() -> None:
+    hearing = Hearing(PATIENCE)
+    hearing.beat(0.0, 16_000, 25)
+    hearing.beat(1000.0, 16_000, 25)
+    assert hearing.judge() is Verdict.HEARS
+    hearing.start(1000.0)
+    hearing.beat(1000.0 + PATIENCE - BEAT, 16_000, 25)
+    assert hearing.judge() is Verdict.HEARS
+    hearing.beat(1000.0 + PATIENCE, 16_000, 25)
+    assert hearing.judge() is Verdict.NO_SOUND, "not one block"
+    hearing.stop()
+    assert hearing.judge() is Verdict.HEARS
+
+
+def test_a_lane_that_does_not_beat_is_not_judged() -> None:
+    hearing = Hearing(PATIENCE)
+    hearing.start(0.0)
+    beats(hearing, 0.0, PATIENCE - BEAT, listened=False, came=False)
+    assert hearing.judge() is Verdict.HEARS, "it is the lane that is stopped, which others see"
