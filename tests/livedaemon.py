@@ -210,18 +210,21 @@ class Listener:
         with self._change:
             self._from = len(self._heard)
 
-    def wait(self, wanted: Callable[[Heard], bool], what: str) -> Heard:
-        """The first since the mark that is wanted."""
+    def wait(self, wanted: Callable[[Heard], bool], what: str, *then: Callable[[Heard], bool]) -> Heard:
+        """The first since the mark that is wanted; with `then`, the last of several that come in this order."""
+        found: list[Heard | None] = []
+
+        def look() -> bool:
+            items = iter(self._heard[self._from :])
+            found[:] = [next((item for item in items if one(item)), None) for one in (wanted, *then)]
+            return found[-1] is not None
+
         with self._change:
-            found: list[Heard] = []
-
-            def look() -> bool:
-                found[:] = [item for item in self._heard[self._from :] if wanted(item)][:1]
-                return bool(found)
-
             if not self._change.wait_for(look, PATIENCE):
                 pytest.fail(f"waited {PATIENCE} s for {what}; heard: {self._heard[self._from :]}")
-            return found[0]
+        last = found[-1]
+        assert last is not None
+        return last
 
     def event(self, kind: type[EventKind], turn: int = 0) -> EventKind:
         """The first event of this kind since the mark, of this turn if it is named."""
@@ -233,8 +236,12 @@ class Listener:
 
     def lane(self, **values: object) -> None:
         """Waits until a lane says that its properties are these."""
-        wanted = values.items()
-        self.wait(lambda item: isinstance(item, Changed) and item.lane is not None and wanted <= dict(item.values).items(), f"{values}")
+        self.wait(_lane_is(values), f"{values}")
+
+    def healths(self, *healths: str) -> None:
+        """Waits until a lane's health was the first, then the next, and so on."""
+        first, *then = (_lane_is({"Health": health}) for health in healths)
+        self.wait(first, " then ".join(healths), *then)
 
     def events(self, turn: int = 0) -> list[Event]:
         """Since the mark."""
@@ -274,6 +281,10 @@ Start = Callable[..., Process]
 
 Listen = Callable[[str], Listener]
 """The fixture `listen`."""
+
+
+def _lane_is(values: Mapping[str, object]) -> Callable[[Heard], bool]:
+    return lambda item: isinstance(item, Changed) and item.lane is not None and values.items() <= dict(item.values).items()
 
 
 def assert_whole(events: Sequence[Event]) -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
 import struct
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +15,7 @@ import numpy as np
 import pytest
 import soundfile
 import soxr
-from livedaemon import environment, run
+from livedaemon import PATIENCE, Start, alive, descendants, environment, run
 from numpy.typing import NDArray
 from voiced import assembly
 from voiced.batch import until_idle
@@ -99,6 +102,45 @@ def test_without_json_a_person_reads_it(env: dict[str, str], clock: Path) -> Non
     assert (found.returncode, found.stderr) == (0, "")
     assert f"── {clock}" in found.stdout
     assert "jarvis" in found.stdout and CLOCK in found.stdout
+
+
+def test_nothing_is_left_outside_and_no_telemetry_is_begun(env: dict[str, str], clock: Path, tmp_path: Path) -> None:
+    """onnxruntime keeps an identity in the scratch and cache directories from the moment on at which it could send anything."""
+    own = {name: str(tmp_path / name) for name in ("TMPDIR", "HOME", "XDG_CACHE_HOME")}
+    for path in own.values():
+        Path(path).mkdir()
+    found = run("voiced", "--input", clock, "--json", env=env | own)
+    assert (found.returncode, finals(found.stdout)) == (0, [CLOCK])
+    assert [path for path in tmp_path.rglob("*") if str(path) not in own.values()] == []
+
+
+# ── it is cut short ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_reader_that_goes_early_gets_no_traceback(env: dict[str, str], sample: Path) -> None:
+    """voiced --input … --json | head -1"""
+    command = [sys.executable, "-m", "voiced", "--input", *[str(sample)] * 40, "--json"]
+    voiced = subprocess.Popen(command, env=env | {"PYTHONUNBUFFERED": "1"}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert voiced.stdout and voiced.stderr
+    assert json.loads(voiced.stdout.readline())["event"] == "Wake"
+    voiced.stdout.close()
+    assert voiced.stderr.read() == ""
+    assert voiced.wait(PATIENCE) == 0
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_interrupted_it_ends_and_leaves_nothing(
+    env: dict[str, str], start: Start, sample: Path, tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    voiced = start("voiced", "--input", *[sample] * 40, env=env | {"TMPDIR": str(scratch), "PYTHONUNBUFFERED": "1"})
+    voiced.says("wake")
+    children = descendants(voiced.pid)
+    assert children and list(scratch.iterdir())
+    assert voiced.stop(number) == code
+    assert voiced.err == ""
+    assert not any(alive(pid) for pid in children) and not list(scratch.iterdir())
 
 
 # ── unusual, but right ───────────────────────────────────────────────────────────────────────────────────────────────

@@ -260,10 +260,35 @@ def test_capture_is_killed_in_a_turn(room: Room, kitchen: Path, clock: Path) -> 
     assert_whole(listener.events(turn))
     final = listener.event(Final, turn)
     assert final.text and final.first_pass.startswith(partial.text[:1])
-    listener.lane(Health="no_device")
-    listener.lane(Health="ok")
+    listener.healths("no_device", "ok")
     room.assert_well(clock, CLOCK)
     others(pids, listener.pids(), "capture")
+
+
+def test_capture_is_stopped_in_a_turn(room: Room, kitchen: Path, clock: Path) -> None:
+    """D1, of the process: it is there and gives nothing."""
+    listener = room.listener
+    turn, _, pids = begin(room, kitchen)
+    os.kill(pids["capture"], signal.SIGSTOP)
+    assert listener.event(TurnClosed, turn).reason is CloseReason.AUDIO_LOST
+    assert_whole(listener.events(turn))
+    listener.healths("no_device", "ok")
+    assert not alive(pids["capture"])
+    assert "lane desk: no sound comes from auto" in room.process.err
+    room.assert_well(clock, CLOCK)
+    others(pids, listener.pids(), "capture")
+
+
+@pytest.mark.slow  # a lane is given ten seconds to answer
+def test_the_lane_is_stopped_in_a_turn(room: Room, kitchen: Path, clock: Path) -> None:
+    listener = room.listener
+    turn, _, pids = begin(room, kitchen)
+    os.kill(pids["ears"], signal.SIGSTOP)
+    assert listener.event(TurnClosed, turn).reason is CloseReason.RESTARTED
+    assert_whole(listener.events(turn))
+    listener.healths("restarting", "ok")
+    room.assert_well(clock, CLOCK)
+    others(pids, listener.pids(), "ears", "transducer")
 
 
 def test_the_lane_is_killed_in_a_turn(room: Room, kitchen: Path, clock: Path) -> None:
@@ -276,8 +301,7 @@ def test_the_lane_is_killed_in_a_turn(room: Room, kitchen: Path, clock: Path) ->
     final = listener.event(Final, turn)
     last = [event.text for event in events if isinstance(event, Partial)][-1]
     assert (final.text, final.source, final.note) == (last, TextSource.FIRST_PASS, "the lane was restarted")
-    listener.lane(Health="restarting")
-    listener.lane(Health="ok")
+    listener.healths("restarting", "ok")
     room.assert_well(clock, CLOCK)
     others(pids, listener.pids(), "ears", "transducer")
     after = listener.event(Wake)

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from livedaemon import Listen, Start, run, started_with
+from livedaemon import Listen, Start, run, started_with, until
+from voiced.errors import BusError
 from voiced.models import Library, cache_directory
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -266,3 +267,18 @@ def test_a_bus_that_is_not_there(start: Start, runtime: Path) -> None:
     code, lines = refused(start, runtime, "--bus", f"unix:path={runtime}/none")
     assert code == 69
     assert len(lines) == 1 and f"{runtime}/none" in lines[0]
+
+
+# ── the microphone ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_without_a_microphone_it_is_there_and_says_so(start: Start, listen: Listen, bus: str, write: Write) -> None:
+    """An absent device only degrades its lane."""
+    listener = listen(bus)
+    voiced = start("voiced", "--bus", bus, "--config", write("lanes: [{name: desk, source: no such device}]\n"))
+    listener.lane(Health="no_device")
+    with pytest.raises(BusError, match=r"lane desk: it has no sound now \(no_device\)"):
+        listener.trigger()
+    until(lambda: "no such device" in voiced.err, "the reason in the log", lambda: voiced.err)
+    assert "Traceback" not in voiced.err
+    assert voiced.stop() == 0
