@@ -68,6 +68,15 @@ def clock(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.fixture(scope="module")
+def chatter(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same again and again for a minute: whenever one begins to listen, there are words."""
+    samples, rate = soundfile.read(SAMPLE, dtype="int16", start=167_000, stop=181_840)
+    path = tmp_path_factory.mktemp("sound") / "chatter.wav"
+    soundfile.write(path, np.tile(samples, 60), rate)
+    return path
+
+
 @pytest.fixture
 def listener(bus: str) -> Iterator[Listener]:
     heard = Listener(bus)

@@ -98,6 +98,18 @@ def test_status_trigger_and_mute(quiet: Process, listener: Listener, ctl: Ctl) -
     assert code != 0 and err.count("\n") == 1 and "attic" in err
 
 
+def test_trigger_and_wait_prints_the_text(start: Start, bus: str, listener: Listener, chatter: Path, tmp_path: Path, ctl: Ctl) -> None:
+    voiced = daemon(start, bus, listener, chatter, tmp_path)
+    waiting = start("voicectl", "--bus", bus, "trigger", "--wait")
+    turn = listener.event(Wake).turn
+    listener.event(Partial, turn)
+    assert ctl("stop") == (0, "", "")
+    assert waiting.wait() == 0, waiting.err
+    final = listener.event(Final, turn)
+    assert final.text and waiting.out == f"{final.text}\n"
+    assert voiced.stop() == 0
+
+
 def test_watch_shows_a_turn_and_outlives_the_daemon(
     start: Start, bus: str, listener: Listener, clock: Path, tmp_path: Path, ctl: Ctl
 ) -> None:
