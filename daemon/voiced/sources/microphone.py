@@ -183,6 +183,8 @@ class Converter:
 
 def _int16(sound: Mono) -> Samples:
     """A copy in int16, rounded and held within the range: a resampler overshoots at full scale."""
+    if sound.dtype == np.int16:
+        return sound.astype(np.int16)
     return np.clip(np.rint(sound), -32768, 32767).astype(np.int16)
 
 
