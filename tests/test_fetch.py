@@ -21,7 +21,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from voiced.download import download, write_error
 from voiced.errors import FetchError, ModelError
-from voiced.fetch import RECEIPT, moonshine_tokens
+from voiced.fetch import moonshine_tokens
+from voiced.integrity import RECEIPT
 from voiced.manifest import Archive
 from voiced.models import Library
 from voiced.progress import silent

@@ -279,6 +279,7 @@ def test_without_a_microphone_it_is_there_and_says_so(start: Start, listen: List
     listener.lane(Health="no_device")
     with pytest.raises(BusError, match=r"lane desk: it has no sound now \(no_device\)"):
         listener.trigger()
-    until(lambda: "no such device" in voiced.err, "the reason in the log", lambda: voiced.err)
+    # one line, however often it is tried: this machine may have no device at all, or others
+    until(lambda: "no such device" in voiced.err or "there is no device that records" in voiced.err, "the reason", lambda: voiced.err)
     assert "Traceback" not in voiced.err
     assert voiced.stop() == 0

@@ -365,7 +365,8 @@ def main(fd: int) -> NoReturn:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C goes to the whole group; main ends us by closing the link
     code = InternalError.exit_code
     try:
-        code = Capture(Link.from_fd(fd), open_device).run()
+        with contextlib.closing(Link.from_fd(fd)) as link:
+            code = Capture(link, open_device).run()
     except VoicedError as error:
         os.write(2, f"{error}\n".encode())
         code = error.exit_code
