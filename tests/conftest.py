@@ -6,7 +6,11 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 from voiced.models import DEFAULT_IDS, Library, default_library
+
+settings.register_profile("voiced", deadline=None)  # how long an example takes is the machine's business, and no test asserts a time
+settings.load_profile("voiced")
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 

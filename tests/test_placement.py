@@ -63,7 +63,7 @@ before = set(os.listdir("/proc/self/task"))
 options = ort.SessionOptions()
 options.intra_op_num_threads = 2
 options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-session = ort.InferenceSession("{Path(__file__).parents[1] / 'models/wake/jarvis.onnx'}", options, ["CPUExecutionProvider"])
+session = ort.InferenceSession("{Path(__file__).parents[1] / "models/wake/jarvis.onnx"}", options, ["CPUExecutionProvider"])
 workers = set(os.listdir("/proc/self/task")) - before
 print(sorted({{placement.read_back(int(tid)) for tid in workers}}))
 """

@@ -115,7 +115,21 @@ def values(row: Any) -> Any:
     if row.type is float:
         return st.floats(knob.low, knob.high)
     if row.type is str:
-        known = [knob.default, "no", "on", "1", "010", "1:30", "null", "a-b_9", "auto", "mix", "/a b/#c: 'd' \\ \"é\"", "x: y", "unix:path=/x"]
+        known = [
+            knob.default,
+            "no",
+            "on",
+            "1",
+            "010",
+            "1:30",
+            "null",
+            "a-b_9",
+            "auto",
+            "mix",
+            "/a b/#c: 'd' \\ \"é\"",
+            "x: y",
+            "unix:path=/x",
+        ]
         return st.sampled_from([text for text in known if knobs.fits(row, text)])
     return st.lists(st.integers(0, 7), unique=True, max_size=4).map(tuple)
 
@@ -152,8 +166,30 @@ def gives_settings_or_lines(text: str) -> None:
         assert all("\n" not in line for line in error.lines)
 
 
-LINES = ("vad:", "  on: 0.6", "  off: [1, 2]", "lanes:", "  - name: a", "    channel: 1", "- x", "  - {}", "wake: {phrases: []}", "? [a]: b", ": x",
-         "placement: {ears: [0]}", "  - - - -", "a: &b [*b]", "<<: *b", "vad: !!float 3", "--- {}", "...", "\t", "log: 'x", "  text: on", "12: 3")
+LINES = (
+    "vad:",
+    "  on: 0.6",
+    "  off: [1, 2]",
+    "lanes:",
+    "  - name: a",
+    "    channel: 1",
+    "- x",
+    "  - {}",
+    "wake: {phrases: []}",
+    "? [a]: b",
+    ": x",
+    "placement: {ears: [0]}",
+    "  - - - -",
+    "a: &b [*b]",
+    "<<: *b",
+    "vad: !!float 3",
+    "--- {}",
+    "...",
+    "\t",
+    "log: 'x",
+    "  text: on",
+    "12: 3",
+)
 
 
 @given(st.lists(st.sampled_from(LINES), max_size=12).map("\n".join))
@@ -186,7 +222,7 @@ def test_a_plain_form_that_is_not_ours_is_refused(change: Any) -> None:
 # ── one mistake, one line ──────────────────────────────────────────────────────────────────────────────────────────────
 
 ONE = {
-    "vad:\n  on: 2": 'f:2: vad.on: must be a number from 0.02 to 1; got 2; default 0.5',
+    "vad:\n  on: 2": "f:2: vad.on: must be a number from 0.02 to 1; got 2; default 0.5",
     "vad:\n  on: nan": "f:2: vad.on: must be a number from 0.02 to 1; got nan; default 0.5",
     "vad:\n  on: .inf": "f:2: vad.on: must be a number from 0.02 to 1; got .inf; default 0.5",
     "vad:\n  on: 1e999": "f:2: vad.on: must be a number from 0.02 to 1; got 1e999; default 0.5",
@@ -204,7 +240,9 @@ ONE = {
     "gate:\n  hold_ms: 010": "f:2: gate.hold_ms: must be a number from 100 to 60000 (milliseconds); got 010; default 2000",
     "second_pass: {threads: 0x10}": "f:1: second_pass.threads: must be a whole number from 1 to 64; got 0x10; default 1",
     "second_pass: {threads: 2.0}": "f:1: second_pass.threads: must be a whole number from 1 to 64; got 2.0; default 1",
-    "second_pass: {threads: " + "9" * 5000 + "}": "f:1: second_pass.threads: must be a whole number from 1 to 64; got " + "9" * 57 + "…; default 1",
+    "second_pass: {threads: " + "9" * 5000 + "}": "f:1: second_pass.threads: must be a whole number from 1 to 64; got "
+    + "9" * 57
+    + "…; default 1",
     "log: {text: 1}": "f:1: log.text: must be true or false; got 1; default false",
     "log: {text: 'yes'}": 'f:1: log.text: must be true or false; got "yes"; default false',
     "log: {level: INFO}": 'f:1: log.level: must be one of debug, info, warning, error; got INFO; default "info"',
@@ -215,7 +253,9 @@ ONE = {
     "lanes: 3": "f:1: lanes: must be a list of 1 to 8 entries, each with name, source, channel; got 3",
     "lanes:": "f:1: lanes: must be a list of 1 to 8 entries, each with name, source, channel; got nothing",
     "lanes: []": "f:1: lanes: must be a list of 1 to 8 entries, each with name, source, channel; got []",
-    "lanes: [" + ", ".join(f"{{name: l{n}}}" for n in range(9)) + "]": "f:1: lanes: must be a list of 1 to 8 entries, each with name, source, channel; got a list of 9",
+    "lanes: ["
+    + ", ".join(f"{{name: l{n}}}" for n in range(9))
+    + "]": "f:1: lanes: must be a list of 1 to 8 entries, each with name, source, channel; got a list of 9",
     "lanes:\n - name: a b": 'f:2: lanes[0].name: must be a name of letters, digits, _ and -; got a b; default "main"',
     "lanes:\n - source: file:x.wav": "f:2: lanes[0].source: must be auto, a device's name or number (voicectl mic list), or file: and an absolute path; "
     'got file:x.wav; default "auto"',
@@ -298,7 +338,10 @@ def test_a_number_is_decimal(text: str, value: Any) -> None:
 
 
 def test_what_is_left_out_keeps_its_default() -> None:
-    read = parse("wake:\n  phrases:\n    - phrase: hey-jarvis\n      threshold: 0.7\n    - {}\nlanes:\n  - name: a\n  - name: b\n    channel: 1\n", "f")
+    read = parse(
+        "wake:\n  phrases:\n    - phrase: hey-jarvis\n      threshold: 0.7\n    - {}\nlanes:\n  - name: a\n  - name: b\n    channel: 1\n",
+        "f",
+    )
     assert read.wake.phrases == (PhraseSettings("hey-jarvis", 0.7), PhraseSettings())
     assert read.lanes == (LaneSettings("a"), LaneSettings("b", channel="1"))
     assert read.wake.refractory_ms == 1500

@@ -88,7 +88,7 @@ class Interface:
 
 
 def _args(text: str) -> tuple[Arg, ...]:
-    """"t turn, s text" → two Args."""
+    """ "t turn, s text" → two Args."""
     return tuple(Arg(name, signature) for signature, name in (part.split() for part in text.split(",") if part.strip()))
 
 

@@ -201,7 +201,6 @@ class SpeechVerifier:
             longest = max(longest, run)
         spoken = sum(probability >= 0.5 for probability in phrase.speech)
         why = (
-            f"{longest} hops at or above {self.threshold:g} ({self.sustain} wanted), "
-            f"{spoken} windows of speech ({self.min_speech} wanted)"
+            f"{longest} hops at or above {self.threshold:g} ({self.sustain} wanted), {spoken} windows of speech ({self.min_speech} wanted)"
         )
         return Verdict(longest >= self.sustain and spoken >= self.min_speech, max(phrase.scores, default=0.0), why)
