@@ -112,7 +112,6 @@ class Supervisor:
         self._closing = True
         for timer in self._timers:
             timer.cancel()
-        self._captures.close()
         lanes = [lane.child for lane in self._lanes.values() if lane.child]
         for child in lanes:
             if not (self._lane_of(child).ready and child.link.send({"command": "shutdown"})):
@@ -122,6 +121,7 @@ class Supervisor:
         await self._ended(lanes)
         for child in lanes:
             child.kill()
+        self._captures.close()  # after the lanes: a turn that ends because we do has not lost its sound
         await self._ended([*lanes, *self._captures.children(), *(self._rewriter.children() if self._rewriter else ())])
         for lane in self._lanes.values():
             self._close_turns(lane, CloseReason.SHUTDOWN, "shutting down")
