@@ -396,8 +396,9 @@ class Supervisor:
             if muted:
                 found.source_health = "starting"  # what it will be when it is heard again
                 found.hearing.stop()
-                self._captures.detach(found.settings)
                 if found.child:
-                    found.child.link.send({"command": "hush"})
+                    found.child.link.send({"command": "hush"})  # before its sound ends: muted is not lost
             self._give_source(found)
+            if muted:
+                self._captures.detach(found.settings)
             self._tell_lane(found)
