@@ -267,10 +267,6 @@ class Lane:
     def _obey(self, message: wire.Message) -> bool:
         """False when the lane shall end at once."""
         match message.body:
-            case {"source": None}:
-                for source in (self._microphone, self._file):
-                    if source:
-                        source.close()
             case {"source": "file", "path": path}:
                 self._hear_file(Path(path))
             case {"source": "capture"}:
@@ -279,6 +275,10 @@ class Lane:
                 self._heard.put(Shutdown(self._position))
             case {"command": "hush"}:
                 self._heard.put(Cancel(self._position))
+                for source in (self._microphone, self._file):
+                    if source:
+                        source.close()
+                self._link.send({"hushed": True})
             case {"command": "lost"}:
                 self._heard.put(AudioLost(self._position))
             case {"command": name}:

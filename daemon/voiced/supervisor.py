@@ -14,6 +14,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -44,6 +45,9 @@ DEAF_SECONDS = 2.0
 """So long after a capture process should have said that its device stalls, it is itself what does not work, or the lane is."""
 
 TRIGGER_SECONDS = 2.0
+
+HUSH_SECONDS = 0.5
+"""A muted lane that has not answered by then loses its sound all the same."""
 
 CLOSE_SECONDS = 2.0
 """A lane that closes has to flush its transducer; a killed process needs milliseconds."""
@@ -181,6 +185,8 @@ class Supervisor:
                     self._give_source(lane)
                 self._tell_lane(lane)
                 self._warm_up.ready(f"lane {child.name}")
+            case {"hushed": True}:
+                self._silence(lane)
             case {"ended": True}:
                 self._source_ended(lane)
             case {"refused": line, "exit": code}:
@@ -250,10 +256,7 @@ class Supervisor:
     # ── sound ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _give_source(self, lane: LaneState) -> None:
-        if lane.child is None or not lane.ready:
-            return
-        if lane.muted:
-            lane.child.link.send({"source": None})
+        if lane.child is None or not lane.ready or lane.muted:
             return
         source = lane.settings.source
         if source.startswith("file:"):
@@ -273,7 +276,7 @@ class Supervisor:
     def _sound(self, name: str, fd: int) -> None:
         """A capture process has a socket for this lane: its other end goes to the lane."""
         lane = self._lanes[name]
-        if lane.child and lane.ready:
+        if lane.child and lane.ready and not lane.muted:
             lane.child.link.send({"source": "capture"}, (fd,))
             lane.source_health = "ok"
             lane.hearing.start(time.monotonic())
@@ -396,9 +399,14 @@ class Supervisor:
             if muted:
                 found.source_health = "starting"  # what it will be when it is heard again
                 found.hearing.stop()
-                if found.child:
-                    found.child.link.send({"command": "hush"})  # before its sound ends: muted is not lost
+                # the lane first, so that it does not take what is muted for lost; but its sound ends whether it answers or not
+                if found.child and found.child.link.send({"command": "hush"}):
+                    self._later(HUSH_SECONDS, partial(self._silence, found))
+                else:
+                    self._silence(found)
             self._give_source(found)
-            if muted:
-                self._captures.detach(found.settings)
             self._tell_lane(found)
+
+    def _silence(self, lane: LaneState) -> None:
+        if lane.muted:
+            self._captures.detach(lane.settings)
