@@ -94,7 +94,8 @@ class Lane:
         self._runtime_dir = Path(job["runtime_dir"])
         self._ring = assembly.new_ring()
         self._heard: queue.Queue[Heard | Rewritten | Shutdown | AudioLost | Cancel] = queue.Queue(HEARD_LIMIT)
-        self._overrun = 0
+        self._overrun = 0  # facts that were dropped because the scribe was too slow
+        self._behind = False  # it has not been told yet
         self._position = job["position"]
         self._sources: queue.SimpleQueue[Microphone | PacedFile] = queue.SimpleQueue()
         self._microphone: Microphone | None = None
@@ -179,12 +180,14 @@ class Lane:
 
     def _hand_over(self, heard: Heard) -> None:
         try:
+            if self._behind:
+                self._heard.put_nowait(AudioLost(heard.sample))
+                self._behind = False
             self._heard.put_nowait(heard)
         except queue.Full:
             # the scribe is a minute behind: what is open cannot be saved, and the ears must not wait
+            self._behind = True
             self._overrun += 1
-            if self._overrun == 1:
-                self._ears.command(AudioLost)
 
     # ── scribe ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
