@@ -29,6 +29,8 @@ from .sound import RATE
 FRAME_SAMPLES = RATE // 25
 _WORD_START = "▁"
 _BATCH = 16
+_LATEST = 6
+"""Frames after the end of speech in which a piece may still stand; a young model says the last ones at the end of the silence."""
 UNKNOWN = 0
 """sentencepiece's number for what no piece spells; the blank's place in our vocabulary."""
 
@@ -154,8 +156,9 @@ def _aligned(entry: Entry, log: NDArray[np.float32], bpe: Any) -> dict[str, Any]
         return {"refused": f"empty text: {entry.path}"}
     if UNKNOWN in pieces:
         return {"refused": f"out of the vocabulary: {entry.text!r} of {entry.path}"}
+    speech = min(round(entry.sentences[-1].end / FRAME_SAMPLES) + _LATEST, len(log))
     try:
-        frames, score = viterbi(log, pieces)
+        frames, score = viterbi(log[:speech], pieces)
     except ValueError as error:
         return {"refused": f"too short for its labels: {entry.path}: {error}"}
     counts = [len(bpe.encode(sentence.text)) for sentence in entry.sentences]

@@ -20,7 +20,7 @@ from .align import FRAME_SAMPLES
 from .cache import Cache, Entry
 from .paths import Steps, end_frame, place, steps
 
-_WORST_SCORE = -0.9
+WORST_SCORE = -0.9
 """Mean log-probability a frame below which an alignment is not believed (a wrong text, or speech that nobody would understand)."""
 _BLOCK = 800
 _MASKS, _LONGEST_MASK = 2, 6
@@ -62,7 +62,7 @@ def padded(features: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
     return whole
 
 
-def read(caches: Sequence[Path], end: int) -> tuple[list[Example], Counter[str]]:
+def read(caches: Sequence[Path], end: int, worst_score: float = WORST_SCORE) -> tuple[list[Example], Counter[str]]:
     """All examples of caches that voiced_train.align has seen, and how many were refused for which reason."""
     examples: list[Example] = []
     refused: Counter[str] = Counter()
@@ -76,7 +76,7 @@ def read(caches: Sequence[Path], end: int) -> tuple[list[Example], Counter[str]]
         for entry, line in zip(cache.entries, map(json.loads, lines), strict=True):
             if "refused" in line:
                 refused[line["refused"].partition(":")[0]] += 1
-            elif line["score"] < _WORST_SCORE:
+            elif line["score"] < worst_score:
                 refused["its alignment is not believed"] += 1
             else:
                 try:
@@ -98,8 +98,7 @@ def _example(cache: Cache, entry: Entry, pieces: list[int], frames: list[int], c
             at = end_frame(symbols[-1][1], sentence.end / FRAME_SAMPLES, sentence.patient)
             if row < len(frames) and frames[row] <= at:  # the next sentence began before: nobody could have said it was over
                 continue
-            if at < entry.frames // 2:
-                symbols.append((end, at))
+            symbols.append((end, min(at, entry.frames // 2 - 1)))
     return Example(cache, entry, tuple(symbols))
 
 

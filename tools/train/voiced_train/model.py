@@ -3,13 +3,20 @@
 What lives here: the trained layers (25 frames a second), predictor and joiner of the transducer, the CTC head that training
 alone uses, and weights.npz. What must not: losses, data, export.
 
+    python -m voiced_train.model --adapter adapter.npy --bpe bpe.model --out weights.npz [--from weights.npz] [--layers N] [--seed N]
+
+makes the weights that training begins with: random ones, or another model's with layers added that change nothing yet.
+
 weights.npz has the trained half in float16, the adapter, the geometry and the pieces of the vocabulary; the encoder's own weights come
 from voiced_train.whisper, which checks them.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
+import sys
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +25,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from voiced.errors import ModelError
+from voiced.errors import ModelError, VoicedError
 
 from .encoder import WIDTH, Encoder, Geometry, Layer
 
@@ -120,3 +127,61 @@ def load(path: Path, geometry: Geometry | None = None) -> tuple[Top, Encoder, li
 
 def load_encoder(path: Path) -> Encoder:
     return load(path)[1]
+
+
+def vocabulary(bpe: Path) -> list[str]:
+    """Blank, the pieces of a sentencepiece model (whose first, the unknown one, gives its place to the blank), `</s>`."""
+    import sentencepiece
+
+    try:
+        model = sentencepiece.SentencePieceProcessor(model_file=str(bpe))
+    except (OSError, RuntimeError) as error:
+        raise ModelError(str(bpe), f"is no sentencepiece model ({error})") from None
+    if model.unk_id() != BLANK:
+        raise ModelError(str(bpe), f"must have its unknown piece at 0, has it at {model.unk_id()}")
+    return ["<blk>", *(model.id_to_piece(number) for number in range(1, model.get_piece_size())), "</s>"]
+
+
+def fresh(pieces: list[str], layers: int, seed: int) -> Top:
+    """A trained half that has learned nothing. Layers after the first begin by changing nothing."""
+    torch.manual_seed(seed)
+    top = Top(Shape(symbols=len(pieces), layers=layers))
+    with torch.no_grad():
+        for layer in list(top.layers)[1:]:
+            assert isinstance(layer, Layer)
+            for last in (layer.out, layer.down):
+                last.weight.zero_()
+                last.bias.zero_()
+    return top
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m voiced_train.model", description="Make the weights that training begins with.")
+    parser.add_argument("--adapter", type=Path, metavar="FILE", help="adapter.npy of voiced_train.features (default: that of --from)")
+    parser.add_argument("--bpe", type=Path, required=True, metavar="FILE")
+    parser.add_argument("--from", dest="older", type=Path, metavar="FILE", help="weights.npz to take over")
+    parser.add_argument("--layers", type=int, default=2, metavar="N", help="trained ones (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=0, metavar="N")
+    parser.add_argument("--out", type=Path, required=True, metavar="FILE")
+    options = parser.parse_args(arguments)
+    if not (options.adapter or options.older):
+        parser.error("one of --adapter and --from is wanted")
+    try:
+        top = fresh(vocabulary(options.bpe), options.layers, options.seed)
+        encoder = Encoder()
+        if options.older:
+            older, encoder, pieces = load(options.older)
+            if pieces != vocabulary(options.bpe) or older.shape.layers > options.layers:
+                raise ModelError(str(options.older), "has other pieces than --bpe, or more layers than --layers")
+            top.load_state_dict(older.state_dict(), strict=False)
+        if options.adapter:
+            encoder.load_adapter(np.load(options.adapter))
+        save(options.out, top, encoder, vocabulary(options.bpe))
+        return 0
+    except VoicedError as error:
+        print(f"model: {error}", file=sys.stderr)
+        return error.exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -2,7 +2,7 @@
 
 What lives here: the loop, its schedule, checkpoints and log. What must not: losses' mathematics (paths.py, rnnt.py), data.
 
-    python -m voiced_train.train ctc|path|rnnt CACHE.f16… --start weights.npz --out DIR --bpe bpe.model --minutes N [--dev CACHE.f16…]
+    python -m voiced_train.train ctc|path|rnnt CACHE.f16… --start weights.npz --bpe bpe.model --out DIR --minutes N [--dev CACHE.f16…]
 
 Stopped at any time, it goes on from DIR/state.pt when it is called again; the minutes count what was trained, not what was waited.
 DIR/log.jsonl has a line each hundred steps and each look at the development set; voiced_train.curve draws it.
@@ -106,9 +106,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--start", type=Path, required=True, metavar="FILE", help="weights.npz to begin from")
     parser.add_argument("--bpe", type=Path, required=True, metavar="FILE")
     parser.add_argument("--out", type=Path, required=True, metavar="DIR")
-    parser.add_argument("--minutes", type=float, required=True, metavar="N", help="of training, those of earlier calls included")
+    until = parser.add_mutually_exclusive_group(required=True)
+    until.add_argument("--minutes", type=float, default=math.inf, metavar="N", help="of training, those of earlier calls included")
+    until.add_argument("--steps", type=float, default=math.inf, metavar="N", help="the same, counted: two runs are alike then")
     parser.add_argument("--rate", type=float, default=1e-3, metavar="X", help="highest learning rate (default: %(default)s)")
     parser.add_argument("--seconds", type=float, default=60, metavar="N", help="of speech in a batch (default: %(default)s)")
+    parser.add_argument("--worst-score", type=float, default=batches.WORST_SCORE, metavar="X", help="of an alignment to believe")
     parser.add_argument("--threads", type=int, default=2, metavar="N")
     parser.add_argument("--seed", type=int, default=0, metavar="N")
     options = parser.parse_args(arguments)
@@ -129,8 +132,9 @@ def _run(options: argparse.Namespace) -> int:
     bpe = sentencepiece.SentencePieceProcessor(model_file=str(options.bpe))
     top, encoder, pieces = load(options.start)
     end = top.shape.end
-    examples, refused = batches.read(options.caches, end)
-    watched = batches.read(options.dev, end)[0]
+    worst = -math.inf if options.phase == "ctc" else options.worst_score  # CTC finds its own alignment
+    examples, refused = batches.read(options.caches, end, worst)
+    watched = batches.read(options.dev, end, worst)[0]
     hours = sum(example.frames for example in examples) / 25 / 3600
     reasons = "".join(f"; refused {count}: {why}" for why, count in refused.most_common())
     print(f"{len(examples)} utterances, {hours:.2f} h; {len(watched)} to watch{reasons}", flush=True)
@@ -167,10 +171,10 @@ def _run(options: argparse.Namespace) -> int:
 
     top.train()
     saved = looked = course.seconds
-    while course.seconds < options.minutes * 60:
+    while (share := max(course.seconds / 60 / options.minutes, course.step / options.steps)) < 1:
         started = time.monotonic()
         for group in optimizer.param_groups:
-            group["lr"] = rate(course.seconds / 60 / options.minutes, course.step, options.rate)
+            group["lr"] = rate(share, course.step, options.rate)
         batch = next(source)
         transducer, ctc = losses(top, batch, options.phase)
         loss = ctc if options.phase == "ctc" else transducer + _CTC_SHARE * ctc
