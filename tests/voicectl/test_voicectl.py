@@ -87,7 +87,7 @@ def test_status_trigger_and_mute(quiet: Process, listener: Listener, ctl: Ctl) -
     code, out, _ = ctl("status")
     assert code == 1 and ": muted, muted\n" in out
     code, out, err = ctl("trigger")
-    assert (code, out) == (69, "")
+    assert (code, out) == (74, "")
     assert err.count("\n") == 1 and err.startswith("voicectl: ") and "it has no sound now (muted)" in err
     assert ctl("unmute") == (0, "", "")
     listener.lane(Muted=False)

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any
 
 from ..desk import Published
-from ..errors import BusError
+from ..errors import BusError, DeviceError, InternalError, UsageError, VoicedError
 from . import interface as names
 from .connection import DAEMON, DAEMON_PATH, CallError, Connection, Incoming, Value, connect
 
@@ -29,6 +29,15 @@ WAITING = 1_000
 """Events that wait for a slow reader; what comes then is lost and counted."""
 
 _ABSENT = frozenset(f"{names.STANDARD_ERROR}.{name}" for name in ("ServiceUnknown", "NameHasNoOwner", "NoReply"))
+_EXIT_CODES = {
+    names.NO_SUCH_LANE: UsageError.exit_code,
+    names.BAD_ARGUMENT: UsageError.exit_code,
+    names.NO_DEVICE: DeviceError.exit_code,
+    names.FAILED: InternalError.exit_code,
+    names.BUSY: VoicedError.exit_code,
+}
+"""A daemon that answers with an error is there: the exit code says whose fault it was, not that there is no bus."""
+
 _SIGNATURES = {bool: "b", int: "x", float: "d", str: "s"}
 
 
@@ -122,6 +131,7 @@ class Client:
         except CallError as error:
             if error.name in _ABSENT:
                 raise BusError(names.NAME, f"voiced does not run on {self._address}", "start it: voiced") from None
+            error.exit_code = _EXIT_CODES.get(error.name, error.exit_code)
             raise
 
     # ── events ───────────────────────────────────────────────────────────────────────────────────────────────────────
