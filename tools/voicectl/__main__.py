@@ -29,7 +29,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    epilog = "Exit codes: 0 yes or done, 1 no, 2 usage or no such lane, 66 model missing or corrupt, 69 voiced or its bus is not there, 70 voiced failed, 74 no sound, 75 not fetched."
+    epilog = (
+        "Exit codes: 0 yes or done, 1 no, 2 usage or no such lane, 66 model missing or corrupt, 69 voiced or its bus is not there, "
+        "70 voiced failed, 74 no sound, 75 not fetched."
+    )
     top = argparse.ArgumentParser("voicectl", description="Client and workbench of voiced.", epilog=epilog)
     top.add_argument("--version", action="version", version=f"voicectl {__version__}")
     top.add_argument(
