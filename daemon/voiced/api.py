@@ -1,22 +1,53 @@
-"""What voicectl may import of voiced, and nothing else: the bus client, the models, how events look.
+"""What voicectl may import of voiced, and nothing else: the bus client, the models, how events look; stages to measure with.
 
-Light on purpose: nothing here imports NumPy, a model library or the sound library.
+Light on purpose: what needs NumPy or a model library is imported when it is first asked for.
 """
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from . import __version__
 from .bus.client import Changed, Client, Heard, Presence, Unknown
 from .bus.private import find_bus
 from .desk import Published
-from .errors import BusError, FetchError, ModelError, UsageError, VoicedError
-from .events import Endpoint, Event, Final, Partial, TextSource, TurnClosed, Wake, encode
+from .errors import BusError, FetchError, InputError, ModelError, UsageError, VoicedError
+from .events import Endpoint, Event, Final, Partial, TextSource, TurnClosed, Wake, Words, encode
 from .models import DEFAULT_IDS, Library, default_library
 from .progress import bar
+from .runtime_dir import runtime_directory
+from .segments import SegmentRules, segments
+from .settings import Settings, defaults
 from .terminal import Conversation, json_line, reader_gone
+from .units import HARD_CAP_MS, RATE, to_ms, to_samples
+
+if TYPE_CHECKING:
+    from .audio import Samples
+    from .sources.wavfile import read_audio
+    from .stages.sherpa import STREAMING, probe, provider
+    from .stages.transducer import END_TOKEN, Transducer
+    from .stages.vad import Vad
+else:
+
+    def __getattr__(name: str) -> object:
+        """The heavy names, all at the first question for one of them."""
+        if name not in ("END_TOKEN", "STREAMING", "Samples", "Transducer", "Vad", "probe", "provider", "read_audio"):
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from .audio import Samples
+        from .sources.wavfile import read_audio
+        from .stages.sherpa import STREAMING, probe, provider
+        from .stages.transducer import END_TOKEN, Transducer
+        from .stages.vad import Vad
+
+        found = {"END_TOKEN": END_TOKEN, "STREAMING": STREAMING, "Samples": Samples, "Transducer": Transducer, "Vad": Vad}
+        globals().update(found, probe=probe, provider=provider, read_audio=read_audio)
+        return globals()[name]
+
 
 __all__ = [
-    "DEFAULT_IDS", "BusError", "Changed", "Client", "Conversation", "Endpoint", "Event", "FetchError", "Final", "Heard", "Library",
-    "ModelError", "Partial", "Presence", "Published", "TextSource", "TurnClosed", "Unknown", "UsageError", "VoicedError", "Wake",
-    "__version__", "bar", "default_library", "encode", "find_bus", "json_line", "reader_gone",
+    "DEFAULT_IDS", "END_TOKEN", "HARD_CAP_MS", "RATE", "STREAMING", "BusError", "Changed", "Client", "Conversation", "Endpoint", "Event",
+    "FetchError", "Final", "Heard", "InputError", "Library", "ModelError", "Partial", "Presence", "Published", "Samples", "SegmentRules",
+    "Settings", "TextSource", "Transducer", "TurnClosed", "Unknown", "UsageError", "Vad", "VoicedError", "Wake", "Words", "__version__",
+    "bar", "default_library", "defaults", "encode", "find_bus", "json_line", "probe", "provider", "read_audio", "reader_gone",
+    "runtime_directory", "segments", "to_ms", "to_samples",
 ]  # fmt: skip

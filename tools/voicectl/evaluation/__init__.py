@@ -1,0 +1,1 @@
+"""Measuring models on recordings: nothing in here talks to a daemon."""
