@@ -1,4 +1,4 @@
-"""The command `voicectl`: arguments and exit codes. The commands themselves are in client.py and models.py of this package."""
+"""The command `voicectl`: arguments and exit codes. The commands themselves are in asr.py, client.py and models.py of this package."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from voiced.api import VoicedError, __version__, reader_gone
 
-from . import client, models
+from . import asr, client, models
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -30,8 +30,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def parser() -> argparse.ArgumentParser:
     epilog = (
-        "Exit codes: 0 yes or done, 1 no, 2 usage or no such lane, 66 model missing or corrupt, 69 voiced or its bus is not there, "
-        "70 voiced failed, 74 no sound, 75 not fetched."
+        "Exit codes: 0 yes or done, 1 no, 2 usage or no such lane, 65 no recording to measure by, 66 model missing or corrupt, "
+        "69 voiced or its bus is not there, 70 voiced failed, 74 no sound, 75 not fetched."
     )
     top = argparse.ArgumentParser("voicectl", description="Client and workbench of voiced.", epilog=epilog)
     top.add_argument("--version", action="version", version=f"voicectl {__version__}")
@@ -85,6 +85,12 @@ def parser() -> argparse.ArgumentParser:
             one.add_argument("ids", metavar="ID", nargs="*", help="id of a model, as `voicectl models list` shows it")
         if name == "fetch":
             one.add_argument("--trust-first-use", action="store_true", help="take a model whose checksum is not known, and record it")
+
+    does = "measure recognizers on a folder of recordings: words, end token, delays, cost"
+    family = commands.add_parser("asr", help="measure recognizers", description="Measure recognizers.")
+    one = family.add_subparsers(metavar="eval", required=True).add_parser("eval", help=does, description=f"{does[0].upper()}{does[1:]}.")
+    one.set_defaults(command=asr.evaluate)
+    asr.arguments(one)
     return top
 
 

@@ -77,7 +77,7 @@ class Clips:
 
 
 def read_held_out(path: Path) -> frozenset[str]:
-    """Speakers, and recordings by their file's name without its ending, one a line; `#` begins a comment. Raises InputError."""
+    """Speakers, sources, and recordings by their file's name without its ending, one a line; `#` begins a comment. Raises InputError."""
     return frozenset(name for line in _lines(path) if (name := line.partition("#")[0].strip()))
 
 
@@ -169,7 +169,7 @@ def _clip(entry: Mapping[str, Any], data: Path, where: str, held_out: frozenset[
         slots,
         bool(entry.get("complete", True)),
         _labelled_end(entry.get("vad_labels")),
-        bool({str(entry.get("speaker", "")), path.stem} & held_out),
+        bool({str(entry.get("speaker", "")), str(entry["source"]), path.stem} & held_out),
     )
 
 

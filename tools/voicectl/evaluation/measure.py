@@ -20,7 +20,6 @@ from .sounds import Bounds, pause_place, speech_bounds, with_quiet
 from .tracks import Ending, Track, emission_delay, ending, first_word_known, in_pause, last_word_known
 
 WITHIN_MS = (200, 400, 800)
-PAUSES_MS = (300, 500, 800, 1200)
 
 _QUIET = to_samples(2000)
 """Put after a clip where the end token is measured: what a microphone gives when the speaker has finished."""
@@ -69,7 +68,7 @@ class Heard:
 
 @dataclass(frozen=True, slots=True)
 class EndToken:
-    """Shares of clips; they add up to one but for what is later than the last of WITHIN_MS.
+    """Shares of clips: within the last of WITHIN_MS, early, never, and what is later still add up to one.
 
     within     of complete clips: the token stands within so many ms after the end of speech, and none came early
     early      of complete clips: a token stood 240 ms or more before the end of speech, taken back or not
@@ -210,9 +209,9 @@ def figures(heard: Sequence[Heard], seed: int) -> Figures:
         seconds=seconds,
         wer=rate(worded, seed),
         slots=rate(ordered, seed),
-        orders=share([found == wanted for found, wanted in ordered], seed),
-        end_token=end_tokens([(one.ending, one.clip.complete) for one in heard if one.ending is not None], seed),
-        pauses={ms: share([one.pauses[ms] for one in heard if ms in one.pauses], seed) for ms in lengths},
+        orders=share([found == wanted for found, wanted in ordered]),
+        end_token=end_tokens([(one.ending, one.clip.complete) for one in heard if one.ending is not None]),
+        pauses={ms: share([one.pauses[ms] for one in heard if ms in one.pauses]) for ms in lengths},
         last_word=spread([to_ms(one.last_word) for one in heard if one.last_word is not None]),
         emission_delay=spread([to_ms(one.delay) for one in heard if one.delay is not None]),
         first_word=spread([to_ms(one.first_word) for one in heard if one.first_word is not None]),
@@ -220,7 +219,7 @@ def figures(heard: Sequence[Heard], seed: int) -> Figures:
     )
 
 
-def end_tokens(endings: Sequence[tuple[Ending, bool]], seed: int) -> EndToken | None:
+def end_tokens(endings: Sequence[tuple[Ending, bool]]) -> EndToken | None:
     """(ending, whether the sentence ends) of each clip; None where the model has no end token."""
     if not endings:
         return None
@@ -228,10 +227,10 @@ def end_tokens(endings: Sequence[tuple[Ending, bool]], seed: int) -> EndToken | 
     cut_off = [one for one, complete in endings if not complete]
     timely = [one for one in whole if not one.early]
     return EndToken(
-        within={ms: share([one.within(to_samples(ms)) for one in whole], seed) for ms in WITHIN_MS},
-        early=share([one.early for one in whole], seed),
-        never=share([one.stands is None and not one.early for one in whole], seed),
-        cut_off=share([one.early or one.stands is not None for one in cut_off], seed),
+        within={ms: share([one.within(to_samples(ms)) for one in whole]) for ms in WITHIN_MS},
+        early=share([one.early for one in whole]),
+        never=share([one.stands is None and not one.early for one in whole]),
+        cut_off=share([one.early or one.stands is not None for one in cut_off]),
         stands=spread([to_ms(one.stands) for one in timely if one.stands is not None]),
         known=spread([to_ms(one.known) for one in timely if one.known is not None]),
     )

@@ -6,6 +6,7 @@ files, models. Everything is a function of its arguments; chance comes from a se
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,9 @@ import numpy as np
 
 DRAWS = 1000
 """Bootstrap samples of an interval: its ends then move by some hundredths of its width from seed to seed."""
+
+_NORMAL_95 = 1.959964
+"""Standard deviations around the mean that hold 95 % of a normal distribution."""
 
 
 def normalised(text: str) -> str:
@@ -66,7 +70,7 @@ def slots_found(slots: Iterable[str], heard: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """part / whole, summed over clips, and the interval that holds 95 % of such rates over clips drawn with replacement."""
+    """part / whole, summed over clips, and its 95 % interval over clips."""
 
     value: float
     low: float
@@ -91,9 +95,18 @@ def rate(counts: Sequence[tuple[int, int]], seed: int) -> Rate | None:
     return Rate(part / whole, float(low), float(high), part, whole, len(table))
 
 
-def share(answers: Sequence[bool], seed: int) -> Rate | None:
-    """The share of clips of which something is true."""
-    return rate([(int(answer), 1) for answer in answers], seed)
+def share(answers: Sequence[bool]) -> Rate | None:
+    """The share of clips of which something is true; None of no clips.
+
+    Wilson's interval (1927): a bootstrap of none in four says "0 to 0".
+    """
+    n, part = len(answers), sum(answers)
+    if not n:
+        return None
+    value, z = part / n, _NORMAL_95
+    middle = (value + z * z / (2 * n)) / (1 + z * z / n)
+    half = z / (1 + z * z / n) * math.sqrt(value * (1 - value) / n + z * z / (4 * n * n))
+    return Rate(value, max(middle - half, 0.0), min(middle + half, 1.0), part, n, n)
 
 
 @dataclass(frozen=True, slots=True)
