@@ -13,10 +13,10 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import signal
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,8 @@ from torch.nn import functional
 from voiced.errors import InputError, VoicedError
 
 from . import batches
-from .batches import Batch
+from .batches import Batch, Example
+from .encoder import Encoder
 from .model import Top, load, save
 from .rnnt import rnnt_loss
 from .search import score
@@ -39,15 +40,6 @@ _DROPOUT = 0.1
 _CTC_SHARE = 0.3
 _LOOK_MINUTES, _SAVE_MINUTES = 6.0, 3.0
 _FAST_EMIT = 0.005
-
-
-@dataclass
-class Course:
-    """How far a run is: seconds trained, steps, and the figures since the last line of the log."""
-
-    seconds: float = 0.0
-    step: int = 0
-    figures: list[tuple[float, ...]] = field(default_factory=list)
 
 
 def losses(top: Top, batch: Batch, phase: str) -> tuple[Tensor, Tensor]:
@@ -120,8 +112,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except VoicedError as error:
         print(f"train: {error}", file=sys.stderr)
         return error.exit_code
-    except KeyboardInterrupt:
-        return 130
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -129,79 +119,106 @@ def _run(options: argparse.Namespace) -> int:
 
     torch.set_num_threads(options.threads)
     torch.set_flush_denormal(True)
-    bpe = sentencepiece.SentencePieceProcessor(model_file=str(options.bpe))
     top, encoder, pieces = load(options.start)
-    end = top.shape.end
     worst = -math.inf if options.phase == "ctc" else options.worst_score  # CTC finds its own alignment
-    examples, refused = batches.read(options.caches, end, worst)
-    watched = batches.read(options.dev, end, worst)[0]
+    examples, refused = batches.read(options.caches, top.shape.end, worst)
+    watched = batches.read(options.dev, top.shape.end, worst)[0]
     hours = sum(example.frames for example in examples) / 25 / 3600
     reasons = "".join(f"; refused {count}: {why}" for why, count in refused.most_common())
     print(f"{len(examples)} utterances, {hours:.2f} h; {len(watched)} to watch{reasons}", flush=True)
-    optimizer = torch.optim.AdamW(top.parameters(), options.rate, betas=(0.9, 0.98), weight_decay=1e-2)
-    course, log = Course(), options.out / "log.jsonl"
-    options.out.mkdir(parents=True, exist_ok=True)
-    state = options.out / "state.pt"
-    if state.exists():
-        kept = torch.load(state, weights_only=True)
-        top.load_state_dict(kept["top"])
-        optimizer.load_state_dict(kept["optimizer"])
-        course.seconds, course.step = kept["seconds"], kept["step"]
-    torch.manual_seed(options.seed + course.step)
-    source = batches.batches(examples, round(options.seconds * 25), end, np.random.default_rng([options.seed, course.step]))
-
-    def note(**values: Any) -> None:
-        line = json.dumps({"phase": options.phase, "step": course.step, "minutes": round(course.seconds / 60, 2), **values})
-        print(line, flush=True)
-        with log.open("a", encoding="utf-8") as file:
-            file.write(line + "\n")
-
-    def look() -> None:
-        if watched:
-            top.eval()
-            note(**score(top, watched, bpe))
-            top.train()
-
-    def keep() -> None:
-        part = state.with_suffix(".part")
-        values = {"top": top.state_dict(), "optimizer": optimizer.state_dict(), "seconds": course.seconds, "step": course.step}
-        torch.save(values, part)
-        part.replace(state)
-        save(options.out / "weights.npz", top, encoder, pieces)
-
-    top.train()
-    saved = looked = course.seconds
-    while (share := max(course.seconds / 60 / options.minutes, course.step / options.steps)) < 1:
-        started = time.monotonic()
-        for group in optimizer.param_groups:
-            group["lr"] = rate(share, course.step, options.rate)
-        batch = next(source)
-        transducer, ctc = losses(top, batch, options.phase)
-        loss = ctc if options.phase == "ctc" else transducer + _CTC_SHARE * ctc
-        if not torch.isfinite(loss):
-            raise InputError(f"step {course.step}", "the loss is no number", f"lower --rate, or begin again from {state}")
-        optimizer.zero_grad()
-        loss.backward()
-        nn.utils.clip_grad_norm_(top.parameters(), 2.0)
-        optimizer.step()
-        spent = time.monotonic() - started
-        course.seconds += spent
-        course.step += 1
-        course.figures.append((float(transducer.detach()), float(ctc.detach()), sum(batch.lengths) / 25 / spent))
-        if course.step % 100 == 0:
-            transducer_loss, ctc_loss, speed = (round(float(value), 3) for value in np.mean(course.figures, 0))
-            note(transducer=transducer_loss, ctc=ctc_loss, real_time=round(speed))
-            course.figures.clear()
-        if course.seconds - looked > _LOOK_MINUTES * 60:
-            looked = course.seconds
-            look()
-        if course.seconds - saved > _SAVE_MINUTES * 60:
-            saved = course.seconds
-            keep()
-    keep()
-    look()
+    bpe = sentencepiece.SentencePieceProcessor(model_file=str(options.bpe))
+    run = Run(options.out, options.phase, top, encoder, pieces, bpe, watched)
+    try:
+        run.train(examples, options)
+    except KeyboardInterrupt:
+        run.keep()
+        return 130
+    run.keep()
+    run.look()
     return 0
 
 
+class Run:
+    """One training: what is trained, how far it is, and its folder, from which it goes on where it was."""
+
+    def __init__(
+        self, folder: Path, phase: str, top: Top, encoder: Encoder, pieces: list[str], bpe: Any, watched: Sequence[Example]
+    ) -> None:
+        self.folder, self.phase = folder, phase
+        self.top, self.encoder, self.pieces = top, encoder, pieces
+        self.bpe, self.watched = bpe, watched
+        self.optimizer = torch.optim.AdamW(top.parameters(), betas=(0.9, 0.98), weight_decay=1e-2)
+        self.seconds, self.step = 0.0, 0
+        folder.mkdir(parents=True, exist_ok=True)
+        self._state = folder / "state.pt"
+        if self._state.exists():
+            kept = torch.load(self._state, weights_only=True)
+            top.load_state_dict(kept["top"])
+            self.optimizer.load_state_dict(kept["optimizer"])
+            self.seconds, self.step = kept["seconds"], kept["step"]
+
+    def train(self, examples: Sequence[Example], options: argparse.Namespace) -> None:
+        """Until its minutes or steps are over. Raises InputError where the loss is no number."""
+        seed = [options.seed, self.step]
+        torch.manual_seed(options.seed + self.step)
+        source = batches.batches(examples, round(options.seconds * 25), self.top.shape.end, np.random.default_rng(seed))
+        self.top.train()
+        saved = looked = self.seconds
+        figures: list[tuple[float, float, float]] = []
+        while (share := max(self.seconds / 60 / options.minutes, self.step / options.steps)) < 1:
+            started = time.monotonic()
+            for group in self.optimizer.param_groups:
+                group["lr"] = rate(share, self.step, options.rate)
+            batch = next(source)
+            transducer, ctc = self._learn(batch)
+            spent = time.monotonic() - started
+            self.seconds += spent
+            self.step += 1
+            figures.append((transducer, ctc, sum(batch.lengths) / 25 / spent))
+            if self.step % 100 == 0:
+                means = [round(float(mean), 3) for mean in np.mean(figures, 0)]
+                self.note(transducer=means[0], ctc=means[1], real_time=round(means[2]))
+                figures.clear()
+            if self.seconds - looked > _LOOK_MINUTES * 60:
+                looked = self.seconds
+                self.look()
+            if self.seconds - saved > _SAVE_MINUTES * 60:
+                saved = self.seconds
+                self.keep()
+
+    def _learn(self, batch: Batch) -> tuple[float, float]:
+        transducer, ctc = losses(self.top, batch, self.phase)
+        loss = ctc if self.phase == "ctc" else transducer + _CTC_SHARE * ctc
+        if not torch.isfinite(loss):
+            raise InputError(f"step {self.step}", "the loss is no number", f"lower --rate, and begin again from {self._state}")
+        self.optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(self.top.parameters(), 2.0)
+        self.optimizer.step()
+        return float(transducer.detach()), float(ctc.detach())
+
+    def note(self, **values: Any) -> None:
+        """A line for the log."""
+        line = json.dumps({"phase": self.phase, "step": self.step, "minutes": round(self.seconds / 60, 2), **values})
+        print(line, flush=True)
+        with (self.folder / "log.jsonl").open("a", encoding="utf-8") as file:
+            file.write(line + "\n")
+
+    def look(self) -> None:
+        """At the development set."""
+        if self.watched:
+            self.top.eval()
+            self.note(**score(self.top, self.watched, self.bpe))
+            self.top.train()
+
+    def keep(self) -> None:
+        values = {"top": self.top.state_dict(), "optimizer": self.optimizer.state_dict(), "seconds": self.seconds, "step": self.step}
+        part = self._state.with_suffix(".part")
+        torch.save(values, part)
+        part.replace(self._state)
+        save(self.folder / "weights.npz", self.top, self.encoder, self.pieces)
+
+
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that what was trained is kept
     sys.exit(main())
