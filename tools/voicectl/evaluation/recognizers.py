@@ -169,11 +169,13 @@ def _fields(data: mmap.mmap | bytes) -> Iterator[tuple[int, bytes]]:
 
     while at < len(data):
         number, wire = divmod(varint(), 8)
+        if not number:
+            raise ValueError("a field has the number 0")
         if wire == 0:
             varint()
         elif wire in (1, 5):
             at += 8 if wire == 1 else 4
-        elif wire == 2 and number:
+        elif wire == 2:
             length = varint()
             if at + length > len(data):
                 raise ValueError(f"field {number} promises {length} bytes, {len(data) - at} are there")
