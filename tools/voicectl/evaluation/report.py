@@ -34,7 +34,8 @@ WHAT = (
     "End token: on the clip and 2 s of its own quiet, shares of complete sentences. Within: it stands at most so long after the end of "
     f"speech, and none was early. Early: one stood {EARLY * 1000 // RATE} ms or more before the end, taken back or not. Never: none, or "
     "taken back. Stands after, known after: from the end of speech to its place, and to the moment it was told.",
-    "End of speech: the manifest's labels; else Silero VAD, and around its last window the last 10 ms that stand out of the clip's quiet.",
+    "End of speech: the manifest's labels; else the last 10 ms that stand out of the clip's quiet, 200 ms before to 96 ms after Silero VAD "
+    "lets go.",
     "In a pause: so much of the clip's own quiet put between two words of the middle; share of sentences in which a token stood there.",
     "Last word after: from the end of speech to the partial that has it, where it is the right word. Delay: of that, what the wait for a "
     "chunk and its look-ahead does not explain. First word after: from the start of speech. In sound heard, so computing is apart; "

@@ -20,6 +20,8 @@ _FRAME = RATE // 100
 """10 ms: what a level is taken over."""
 _LINGER = to_samples(96)
 """A VAD may let go before a quiet last consonant has ended: so far after it the end is looked for."""
+_LATE = to_samples(200)
+"""No VAD lets go later than that after the sound: where noise drowns the end of a word, it ends so long before."""
 _BELOW_PEAK_DB = 40.0
 _ABOVE_FLOOR_DB = 12.0
 _LOWEST_DB = -90.0
@@ -52,8 +54,8 @@ def floor_db(samples: Samples) -> float:
 
 def speech_bounds(samples: Samples, probabilities: Sequence[float], *, on: float, off: float) -> Bounds:
     """Speech by the VAD, without padding, and its end by the ear: the last 10 ms, up to 96 ms after the VAD let go, that stand 12 dB above
-    the clip's quiet (a third of the way to its peak where that is less) and at most 40 dB below its peak. A VAD alone lets go some 100 ms
-    late, which would make every end token look earlier than it is.
+    the clip's quiet (a third of the way to its peak where that is less) and at most 40 dB below its peak; never more than 200 ms before the
+    VAD let go. A VAD alone lets go some 100 ms late, which would make every end token look earlier than it is.
 
     probabilities  one a window of VAD_HOP. Raises ValueError where the VAD finds no speech.
     """
@@ -66,7 +68,8 @@ def speech_bounds(samples: Samples, probabilities: Sequence[float], *, on: float
     threshold = max(peak - _BELOW_PEAK_DB, floor + min(_ABOVE_FLOOR_DB, (peak - floor) / 3))
     first, last = found[-1][0] // _FRAME, min(found[-1][1] + _LINGER, len(samples)) // _FRAME
     loud = np.nonzero(levels[first:last] >= threshold)[0]
-    end = (first + int(loud[-1]) + 1) * _FRAME if len(loud) else found[-1][1]
+    heard = (first + int(loud[-1]) + 1) * _FRAME if len(loud) else 0
+    end = max(heard, found[-1][1] - _LATE)
     return Bounds(found[0][0], end, (*found[:-1], (found[-1][0], end)))
 
 
