@@ -257,7 +257,7 @@ ONE = {
     + ", ".join(f"{{name: l{n}}}" for n in range(9))
     + "]": "f:1: lanes: must be a list of 1 to 8 entries, each with name, source, channel; got a list of 9",
     "lanes:\n - name: a b": 'f:2: lanes[0].name: must be a name of letters, digits, _ and -; got a b; default "main"',
-    "lanes:\n - source: file:x.wav": "f:2: lanes[0].source: must be auto, a device's name or number (voicectl mic list), or file: and an absolute path; "
+    "lanes:\n - source: file:x.wav": "f:2: lanes[0].source: must be auto, a device's name or number, or file: and an absolute path; "
     'got file:x.wav; default "auto"',
     "lanes:\n - name: a\n   source: file:/none/x.wav": 'f:3: lanes[0].source: must be a file that exists; got "file:/none/x.wav"; default "auto"',
     "lanes:\n - name: a\n - name: a": 'f:3: lanes[1].name: each name must be in the list once; got "a", "a"; default "main", "main"',
@@ -427,9 +427,25 @@ def test_the_file_is_the_named_one_the_users_or_the_systems(tmp_path: Path, monk
     assert settings.find_config(Path("/none")) == Path("/none")
 
 
-def test_changes_are_those_a_reload_applies_and_those_it_does_not() -> None:
-    old = settings.defaults()
-    new = parse("vad: {on: 0.6}\nlanes: [{name: main, channel: 1}]\nwake: {phrases: [{threshold: 0.8}]}\nsecond_pass: {threads: 2}", "f")
-    assert settings.changes(old, new) == (("wake.phrases[0].threshold", "vad.on"), ("lanes[0].channel", "second_pass.threads"))
-    assert settings.changes(old, parse("wake: {phrases: []}", "f")) == ((), ("wake.phrases",))
-    assert settings.changes(new, new) == ((), ())
+def test_a_place_that_cannot_be_looked_at_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", f"/{300 * 'x'}")
+    with pytest.raises(ConfigError, match=r"voiced.yaml: cannot be looked for: File name too long; name a settings file with --config"):
+        settings.find_config()
+    monkeypatch.setattr(settings, "SYSTEM_FILE", tmp_path / "etc.yaml")
+    monkeypatch.setenv("XDG_CONFIG_HOME", "x")  # relative: the specification has it ignored
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".config/voiced").mkdir(parents=True)
+    (tmp_path / ".config/voiced/voiced.yaml").touch()
+    assert settings.find_config() == tmp_path / ".config/voiced/voiced.yaml"
+
+
+@pytest.mark.parametrize("knob", ["vad: {min_silence_ms: 200}", "vad: {pad_ms: 100}", "transducer: {lead_in_ms: 0}"])
+def test_a_knob_that_does_nothing_is_no_knob(knob: str) -> None:
+    assert "no such setting" in mistakes(knob)[0]
+
+
+def test_no_text_promises_a_reload() -> None:
+    text = settings.render_yaml()
+    assert "next start" in text
+    assert "reload" not in text
+    assert "restart" not in text

@@ -29,7 +29,7 @@ class Knob:
 
     low, high   bounds of the number, of each number of a list, or of the length of a list of sections; inclusive
     pattern     what a text must match, whole; `form` says it in words
-    live        a reload applies it without a restart
+    live        could be applied without a restart; nothing does that yet
     """
 
     default: Any
@@ -201,8 +201,7 @@ def explain(row: Row) -> str:
     """One sentence and what the value may be: the comment above a knob and its entry in the manual."""
     if row.section:
         return row.knob.sentence
-    tail = "" if row.knob.live or row.item else "; wants a restart"
-    return f"{row.knob.sentence} [{wanted(row)}{tail}]"
+    return f"{row.knob.sentence} [{wanted(row)}]"
 
 
 def render(section: Any, indent: str = "") -> Iterator[str]:

@@ -66,10 +66,10 @@ class LaneSettings:
         "auto",
         "Where the sound is from.",
         pattern=r"(?!file:).+|file:/.+",
-        form="auto, a device's name or number (voicectl mic list), or file: and an absolute path",
+        form="auto, a device's name or number, or file: and an absolute path",
     )
     channel: str = knob(
-        "auto", "Channel of the device.", pattern=r"auto|mix|[0-9]{1,3}", form="auto (the only one, or the mix), mix, or a number from 0"
+        "auto", "Channel of the device.", pattern=r"auto|mix|[0-9]{1,3}", form="auto (the loudest live one), mix, or a number from 0"
     )
 
 
@@ -121,8 +121,6 @@ class VadSettings:
     on: float = knob(0.5, "Speech probability at which speech begins.", low=0.02, high=1, live=True)
     off: float = knob(0.35, "Speech probability below which it ends; less than on.", low=0.01, high=0.99, live=True)
     min_speech_ms: float = knob(100.0, "Shorter bursts are not speech.", low=0, high=5000, live=True)
-    min_silence_ms: float = knob(200.0, "Shorter pauses are bridged.", low=0, high=5000, live=True)
-    pad_ms: float = knob(100.0, "Added before and after each stretch of speech.", low=0, high=2000, live=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +129,6 @@ class TransducerSettings:
 
     threads: int = knob(1, "Threads of a lane's recognizer.", low=1, high=8)
     end_token: bool = knob(True, "Use the end token of a model that has one.", live=True)
-    lead_in_ms: float = knob(0.0, "Silence put before a turn's sound: some models miss a first word without.", low=0, high=2000, live=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,12 +329,34 @@ SYSTEM_FILE = Path("/etc/voiced/voiced.yaml")
 
 
 def find_config(explicit: Path | None = None) -> Path | None:
-    """The file to read: the one named, else the user's, else the system's; None where there is none (defaults)."""
+    """The file to read: the one named, else the user's, else the system's; None where there is none (defaults).
+
+    ConfigError where it cannot be known whether there is one: settings that somebody wrote are not passed over.
+    """
     if explicit is not None:
         return explicit
-    home = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
-    user = Path(home).expanduser() / "voiced" / "voiced.yaml"
-    return next((path for path in (user, SYSTEM_FILE) if path.exists()), None)
+    return next((path for path in (_user_file(), SYSTEM_FILE) if path and _is_there(path)), None)
+
+
+def _user_file() -> Path | None:
+    """None for a user without a home."""
+    home = os.environ.get("XDG_CONFIG_HOME", "")
+    try:
+        # the XDG specification has relative paths ignored
+        base = Path(home) if Path(home).is_absolute() else Path.home() / ".config"
+    except RuntimeError:
+        return None
+    return base / "voiced" / "voiced.yaml"
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise ConfigError(str(path), f"cannot be looked for: {error.strerror}", "name a settings file with --config") from None
+    return True
 
 
 def read(path: Path | None, on: str = "") -> Settings:
@@ -392,31 +411,11 @@ def _all(mistakes: list[Any], name: str) -> ConfigError:
     return ConfigError(name, f"{len(mistakes)} mistakes, the first: {lines[0]}", lines=tuple(lines))
 
 
-def changes(old: Settings, new: Settings) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Keys that differ: those that a reload applies, and those that want a restart."""
-    live: list[str] = []
-    restart: list[str] = []
-
-    def compare(before: Any, after: Any, key: str) -> None:
-        for name, row in knobs.rows(type(before)).items():
-            was, now, path = getattr(before, name), getattr(after, name), f"{key}{name}"
-            if row.section:
-                compare(was, now, f"{path}.")
-            elif row.item and len(was) == len(now):
-                for at, pair in enumerate(zip(was, now, strict=True)):
-                    compare(*pair, f"{path}[{at}].")
-            elif was != now:
-                (live if row.knob.live else restart).append(path)
-
-    compare(old, new, "")
-    return tuple(live), tuple(restart)
-
-
 def render_yaml(settings: Settings | None = None) -> str:
     """A settings file with every knob under its comment."""
     head = (
         "# Settings of voiced. Every knob is here with its default; leave out what you do not change.",
-        "# `voiced --check-config FILE` tells every mistake with its line. A reload applies what does not want a restart.",
+        "# `voiced --check-config FILE` tells every mistake with its line. A change takes effect at the next start.",
     )
     return "\n".join((*head, *knobs.render(settings or defaults()))) + "\n"
 
