@@ -13,9 +13,8 @@ from pathlib import Path
 
 from .audio import Ring, Samples
 from .endpoint import Endpointer
-from .errors import ModelError
 from .events import Rewrite, Rewritten
-from .models import Found, Library
+from .models import Library
 from .pipeline import RING_SECONDS, VAD_HOP, Ears, Pipeline, Scribe
 from .placement import provider_options
 from .settings import Settings, has_second_pass
@@ -50,8 +49,7 @@ def ears(settings: Settings, library: Library, ring: Ring, say: Say) -> Ears:
             gate = Gate(margin_db=settings.gate.margin_db, floor_dbfs=settings.gate.floor_dbfs, hold_ms=settings.gate.hold_ms)
     # what is refused or ignored is the scribe's business, so a crossing here is forgotten once the score was low
     crossings = [
-        Crossing(threshold=phrase.threshold, hops=phrase.hops, wait_hops=max(settings.wake.verify_hops, phrase.hops), refractory_ms=0)
-        for phrase in phrases
+        Crossing(threshold=phrase.threshold, hops=phrase.hops, wait_hops=max(settings.wake.verify_hops, phrase.hops)) for phrase in phrases
     ]
     return Ears(ring, gate, wake, vad, crossings, phrase_end_ms=settings.wake.phrase_end_ms)
 
@@ -162,9 +160,7 @@ def machine(settings: Settings, first_turn: int = 1, turn_step: int = 1) -> Turn
 
 
 def _find(library: Library, model: str, role: str, say: Say) -> Mapping[str, Path]:
-    found: Found = library.find(model)
-    if found.model.role != role:
-        raise ModelError(model, f"its role is {found.model.role}, a {role} model is wanted here", "see `voicectl models list`")
+    found = library.find(model, role)
     say(f"{role} {model} ({found.directory})")
     # by the process that loads it, just before: a damaged model is not always refused by its library, which may also end the process
     library.verify(model)

@@ -28,8 +28,6 @@ from .integrity import RECEIPT, check_file, read_receipt, sha256
 from .manifest import Archive, Member, Model, ModelFile, Wheel
 from .progress import Progress
 
-"""In a model's folder: `{"files": {name: {"bytes": n, "sha256": hex}}}`, for files no manifest has a checksum of."""
-
 _TRUSTED = "trusted.json"
 """In the cache: `{url: sha256}` of archives taken on trust, which must stay what they were."""
 

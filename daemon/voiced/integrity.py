@@ -13,6 +13,7 @@ from .errors import ModelError
 from .manifest import ModelFile
 
 RECEIPT = "receipt.json"
+"""In a model's folder: `{"files": {name: {"bytes": n, "sha256": hex}}}`, for files no manifest has a checksum of."""
 
 
 def sha256(path: Path) -> str:

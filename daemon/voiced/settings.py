@@ -108,6 +108,7 @@ class WakeSettings:
 
     phrases: tuple[PhraseSettings, ...] = knob((PhraseSettings(),), "Phrases listened for; none: only clients open turns.", low=0, high=16)
     refractory_ms: float = knob(1500.0, "After a decision the phrase is not decided again for so long.", low=0, high=60_000, live=True)
+    # the median over recordings of one word; the 95th percentile is 30 ms before the end
     phrase_end_ms: float = knob(245.0, "The phrase is taken to end so long after the first score that counts.", low=0, high=1000, live=True)
     verify_hops: int = knob(3, "Scores in a row, from the first that counts, that the second stage wants.", low=1, high=25, live=True)
     verify_threshold: float = knob(0.9, "Score that each of them must keep.", low=0, high=1, live=True)

@@ -13,15 +13,22 @@ from sounds import hops, noise, sound, to_int16
 from voiced.audio import Samples
 from voiced.errors import ModelError
 from voiced.models import Library
+from voiced.settings import WakeSettings
 from voiced.stages.gate import Gate
 from voiced.stages.vad import Vad
-from voiced.stages.wake import PHRASE_AUDIO_MS, PHRASE_END_AFTER_MS, Crossed, Crossing, Phrase, SpeechVerifier, Stage1, Verdict
+from voiced.stages.wake import Crossed, Crossing, Phrase, SpeechVerifier, Stage1, Verdict
 from voiced.units import RATE, to_samples
 
 PHRASES = ((19_120, 28_080), (154_800, 163_760))
 """Where “jarvis” is said in the sample (sample.json)."""
 
 HOP = 1280
+
+REFRACTORY = 24_000
+"""Samples after a wake in which the daemon decides no other."""
+
+PHRASE_SAMPLES = 24_064
+"""What a verifier is given: 1.5 s, in whole windows of the VAD."""
 
 
 def scores_of(stage1: Stage1, samples: Samples) -> list[float]:
@@ -30,7 +37,7 @@ def scores_of(stage1: Stage1, samples: Samples) -> list[float]:
 
 
 def crossing() -> Crossing:
-    return Crossing(threshold=0.9, hops=2, wait_hops=2, refractory_ms=1500)
+    return Crossing(threshold=0.9, hops=2, wait_hops=2)
 
 
 def crossings(track: list[float], rule: Crossing) -> list[Crossed]:
@@ -46,7 +53,7 @@ def test_the_phrase_is_heard_where_it_is_said_and_nowhere_else(stage1: Stage1, s
     assert len(found) == len(PHRASES)
     for crossed, (start, end) in zip(found, PHRASES, strict=True):
         assert start < crossed.first < end + RATE // 5
-        assert abs(crossed.phrase_end - end) < to_samples(400)
+        assert abs(crossed.first + to_samples(WakeSettings().phrase_end_ms) - end) < to_samples(400)
 
 
 @pytest.mark.parametrize("lead", [0, 800, 16_000])
@@ -103,36 +110,27 @@ def test_a_model_that_is_no_head_is_refused(library: Library, embedding: Path) -
 def test_a_spike_of_one_hop_does_not_fire() -> None:
     rule = crossing()
     assert not crossings([0, 0, 1, 0, 0, 0.95, 0.2, 0], rule)
-    assert rule.spikes == 2
 
 
 def test_a_crossing_tells_its_first_hop_and_its_scores() -> None:
-    rule = Crossing(threshold=0.5, hops=2, wait_hops=4, refractory_ms=1000)
+    rule = Crossing(threshold=0.5, hops=2, wait_hops=4)
     (crossed,) = crossings([0.1, 0.6, 0.7, 0.4, 0.8, 0.9, 0.1], rule)
     assert crossed == Crossed(2 * HOP, 5 * HOP, (0.6, 0.7, 0.4, 0.8))
-    assert crossed.phrase_end == 2 * HOP + to_samples(PHRASE_END_AFTER_MS)
 
 
-def test_one_long_score_fires_once_and_forgiving_waits_for_a_low_one() -> None:
+def test_one_long_score_fires_once_and_again_only_after_a_low_one() -> None:
     rule = crossing()
     assert len(crossings([1.0] * 100, rule)) == 1
+    assert not crossings([1.0] * 4, rule)
+    assert [crossed.first for crossed in crossings([0.0, 1.0, 1.0, 1.0, 0.0, 1.0, 1.0], rule)] == [2 * HOP, 6 * HOP]
+    crossings([1.0] * 2, rule)
     rule.reset()
-    assert len(crossings([1.0] * 4, rule)) == 1
-    rule.forgive()
-    assert rule.step(5 * HOP, 1.0) is None
-    assert rule.step(6 * HOP, 0.0) is None
-    assert rule.step(7 * HOP, 1.0) is None
-    assert rule.step(8 * HOP, 1.0) is not None
-
-
-def test_the_refractory_is_in_samples() -> None:
-    track = [1.0, 1.0, *[0.0] * 5, 1.0, 1.0, *[0.0] * 20, 1.0, 1.0]
-    assert [crossed.first for crossed in crossings(track, crossing())] == [HOP, 30 * HOP]
+    assert len(crossings([1.0] * 2, rule)) == 1
 
 
 @given(st.lists(st.floats(0, 1), max_size=80), st.integers(1, 4), st.integers(0, 3), st.floats(0.1, 0.9))
 def test_every_crossing_is_a_run_and_they_keep_apart(track: list[float], needed: int, more: int, threshold: float) -> None:
-    rule = Crossing(threshold=threshold, hops=needed, wait_hops=needed + more, refractory_ms=800)
+    rule = Crossing(threshold=threshold, hops=needed, wait_hops=needed + more)
     found = crossings(track, rule)
     for crossed in found:
         first = crossed.first // HOP - 1
@@ -140,7 +138,7 @@ def test_every_crossing_is_a_run_and_they_keep_apart(track: list[float], needed:
         assert all(score >= threshold for score in crossed.scores[:needed])
         assert crossed.sample == crossed.first + (needed + more - 1) * HOP
     for before, after in itertools.pairwise(found):
-        assert after.first >= before.sample + to_samples(800)
+        assert min(track[before.sample // HOP : after.first // HOP]) < threshold  # low once between them
     if not found:
         high = "".join("x" if score >= threshold else " " for score in track)
         assert all(len(part) < needed + more for part in high.split())
@@ -148,7 +146,7 @@ def test_every_crossing_is_a_run_and_they_keep_apart(track: list[float], needed:
 
 def test_numbers_that_cannot_be() -> None:
     with pytest.raises(ValueError, match="1 <= hops <= wait_hops; got 3 and 2"):
-        Crossing(threshold=0.5, hops=3, wait_hops=2, refractory_ms=0)
+        Crossing(threshold=0.5, hops=3, wait_hops=2)
 
 
 # ── stage 2 ────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -162,7 +160,7 @@ def judge(vad: Vad, audio: Samples, scores: tuple[float, ...]) -> Verdict:
 
 @pytest.mark.parametrize("colour", ["white", "pink"])
 def test_noise_is_refused_whatever_its_score(vad: Vad, colour: str) -> None:
-    verdict = judge(vad, to_int16(noise(to_samples(PHRASE_AUDIO_MS), colour) * 0.1), (0.99,) * 5)
+    verdict = judge(vad, to_int16(noise(PHRASE_SAMPLES, colour) * 0.1), (0.99,) * 5)
     assert not verdict.accepted
     assert verdict.score == 0.99
     assert verdict.why == "5 hops at or above 0.9 (2 wanted), 0 windows of speech (4 wanted)"
@@ -170,7 +168,7 @@ def test_noise_is_refused_whatever_its_score(vad: Vad, colour: str) -> None:
 
 @pytest.mark.parametrize("hertz", [100, 440, 1000, 3000])
 def test_a_tone_is_refused_whatever_its_score(vad: Vad, hertz: float) -> None:
-    tone = np.sin(2 * np.pi * hertz * np.arange(to_samples(PHRASE_AUDIO_MS)) / RATE) * 0.3
+    tone = np.sin(2 * np.pi * hertz * np.arange(PHRASE_SAMPLES) / RATE) * 0.3
     assert not judge(vad, to_int16(tone), (0.99,) * 5).accepted
 
 
@@ -185,10 +183,12 @@ def test_no_score_and_no_sound_are_no_phrase(vad: Vad) -> None:
 
 
 def wakes(stage1: Stage1, vad: Vad, clip: Samples) -> list[Verdict]:
-    return [
-        judge(vad, clip[max(0, crossed.sample - to_samples(PHRASE_AUDIO_MS)) : crossed.sample], crossed.scores)
-        for crossed in crossings(scores_of(stage1, clip), crossing())
-    ]
+    verdicts, quiet_until = [], 0
+    for crossed in crossings(scores_of(stage1, clip), crossing()):
+        if crossed.sample >= quiet_until:
+            verdicts.append(judge(vad, clip[max(0, crossed.sample - PHRASE_SAMPLES) : crossed.sample], crossed.scores))
+            quiet_until = crossed.sample + REFRACTORY * verdicts[-1].accepted
+    return verdicts
 
 
 def test_the_samples_phrases_are_accepted(stage1: Stage1, vad: Vad, sample: Samples) -> None:

@@ -188,10 +188,6 @@ class Connection:
             owner = f"process {(await self.ask('GetConnectionUnixProcessID', 's', unique))[0]}"
         raise BusError(name, f"the name is taken by {owner} on {self.address}", "stop it, or name another bus with --bus ADDRESS")
 
-    async def user_of(self, unique_name: str) -> int:
-        """The uid of a connection; BusError when it is gone."""
-        return int((await self.ask("GetConnectionUnixUser", "s", unique_name))[0])
-
     async def add_match(self, rule: str) -> None:
         await self.ask("AddMatch", "s", rule)
 

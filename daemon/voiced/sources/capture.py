@@ -287,7 +287,7 @@ def open_device(job: Job) -> tuple[Stream, Opened]:
             continue
         refused = f" ({'; '.join(tried)})" if tried else ""
         return stream, Opened(device.name, device.host, rate, channels, why + refused)
-    advice = "another program holds it" if cause.errno == errno.EBUSY else "see `voicectl mic list`"
+    advice = "another program holds it" if cause.errno == errno.EBUSY else "name another device as the source of the lane"
     raise DeviceError(device.name, f"it cannot be opened ({'; '.join(tried)})", advice) from cause
 
 

@@ -75,7 +75,6 @@ class Gate:
         if self._floor is None:
             self._floor = power.astype(np.float32)
         loud = bool(power.sum() >= self._least) and bool((power > self._floor * self._margin).any())
-        # never below what a quarter of the least level would leave in a band: digital silence has no floor to rise from
         floor = np.minimum(self._floor * self._rise, np.maximum(power, self._floor * self._fall))
         # never below what a quarter of the least level leaves in a band: digital silence has no floor to rise from
         self._floor = np.maximum(np.minimum(floor, power * _AT_MOST_ABOVE), self._least / (4 * len(power)))

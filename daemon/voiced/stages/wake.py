@@ -4,7 +4,7 @@ What lives here: the heads' scores, the rule that makes a crossing of them, and 
 verifier. What must not: the mel and the embedding (features.py), the decision what a wake opens (turn.py).
 
 Stage 1 is loose and runs always; stage 2 is asked only after a crossing, may take longer, and runs in another thread. A
-score rises before the phrase ends, so where the phrase ends is reckoned from the crossing.
+score rises before the phrase ends, so where the phrase ends is reckoned from the crossing (wake.phrase_end_ms).
 """
 
 from __future__ import annotations
@@ -15,17 +15,9 @@ from pathlib import Path
 from typing import Protocol
 
 from ..audio import Samples
-from ..units import to_samples
 from .features import EMBEDDING_SIZE, EMBEDDINGS, HISTORY_HOPS, HOP, WakeFeatures
 from .memory import give_back
 from .session import Port, open_session, zeros
-
-PHRASE_END_AFTER_MS = 245
-"""From the end of the hop of the first crossing to the end of the phrase: the median over recordings of one word (the 95th
-percentile is 30 ms before the end). A model of the phrase's own end replaces it."""
-
-PHRASE_AUDIO_MS = 1500
-"""How much sound up to the decision a verifier sees: a long phrase and its margin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,65 +82,45 @@ class Crossed:
     sample: int
     scores: tuple[float, ...]
 
-    @property
-    def phrase_end(self) -> int:
-        """Where the phrase is taken to end. May lie after `sample`."""
-        return self.first + to_samples(PHRASE_END_AFTER_MS)
-
 
 class Crossing:
-    """Makes one crossing of a run of high scores. Pure; one a phrase.
+    """Makes one crossing of a run of high scores; the next one only after the score was low. Pure; one a phrase.
 
-    threshold      a score at or above it is high
-    hops           high scores in a row that make a crossing (a spike of one hop is noise)
-    wait_hops      scores to gather from the first high one before it is told, for the verifier; at least `hops`
-    refractory_ms  after a crossing nothing is told for this long, and until the score has been low once
+    threshold  a score at or above it is high
+    hops       high scores in a row that make a crossing (a spike of one hop is noise)
+    wait_hops  scores to gather from the first high one before it is told, for the verifier; at least `hops`
     """
 
-    def __init__(self, *, threshold: float, hops: int, wait_hops: int, refractory_ms: float) -> None:
+    def __init__(self, *, threshold: float, hops: int, wait_hops: int) -> None:
         if not 1 <= hops <= wait_hops:
             raise ValueError(f"Crossing wants 1 <= hops <= wait_hops; got {hops} and {wait_hops}")
         self.threshold = threshold
         self.hops = hops
         self.wait_hops = wait_hops
-        self._refractory = to_samples(refractory_ms)
-        self._spikes = 0
         self.reset()
 
     def reset(self) -> None:
         self._first = 0
         self._scores: list[float] = []
         self._armed = True
-        self._quiet_until = 0
 
     def step(self, sample: int, score: float) -> Crossed | None:
         """The score of the hop that ends at `sample`."""
         high = score >= self.threshold
         if not self._scores:
             self._armed = self._armed or not high
-            if not (high and self._armed and sample >= self._quiet_until):
+            if not (high and self._armed):
                 return None
             self._first = sample
         self._scores.append(score)
         if len(self._scores) <= self.hops and not high:
-            self._spikes += 1
             self._scores = []
         elif len(self._scores) == self.wait_hops:
             crossed = Crossed(self._first, sample, tuple(self._scores))
             self._scores = []
             self._armed = False
-            self._quiet_until = sample + self._refractory
             return crossed
         return None
-
-    def forgive(self) -> None:
-        """The crossing was refused: what follows may be the real phrase, so only a low score is waited for."""
-        self._quiet_until = 0
-
-    @property
-    def spikes(self) -> int:
-        """Runs of high scores that were too short."""
-        return self._spikes
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +129,7 @@ class Phrase:
 
     scores  of stage 1, one a hop from the first crossing on
     speech  VAD probabilities of the windows of `audio`, in order
-    audio   int16, the last PHRASE_AUDIO_MS up to the decision
+    audio   int16, some 1.5 s up to the decision: a long phrase and its margin
     """
 
     name: str
