@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import signal
 import subprocess
@@ -14,7 +15,7 @@ from typing import Any
 
 import pytest
 from voiced.bus import private
-from voiced.bus.address import alive, system_address
+from voiced.bus.address import SYSTEM_SOCKETS, alive, is_system, system_address
 from voiced.bus.connection import connect
 from voiced.bus.private import find_bus, start_private_bus
 from voiced.errors import BusError
@@ -53,7 +54,7 @@ def test_a_session_bus_goes_first(runtime: Path, monkeypatch: pytest.MonkeyPatch
         monkeypatch.setenv("DBUS_SESSION_BUS_ADDRESS", session.address)
         assert find_bus() == find_bus("session") == session.address
         assert find_bus("unix:path=/some/where") == "unix:path=/some/where"
-        assert find_bus("system") == find_bus(system=True) == system_address()
+        assert find_bus("system") == system_address()
         session.close()
         assert find_bus() == own.address
         monkeypatch.setenv("DBUS_SESSION_BUS_ADDRESS", "tcp:host=localhost")
@@ -91,9 +92,14 @@ def test_what_a_killed_one_left_is_replaced(runtime: Path) -> None:
     bus.close()
 
 
+@pytest.mark.parametrize("thread", ["main", "another"])
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
-def test_it_dies_with_its_owner(runtime: Path, how: signal.Signals) -> None:
-    code = "import signal; from voiced.bus.private import start_private_bus as s; print(s().pid, flush=True); signal.pause()"
+def test_it_dies_with_its_owner(runtime: Path, how: signal.Signals, thread: str) -> None:
+    start = "start()" if thread == "main" else "await asyncio.to_thread(start)"  # as the service does it
+    code = (
+        "import asyncio\nfrom voiced.bus.private import start_private_bus as start\n"
+        f"async def live():\n    print(({start}).pid, flush=True)\n    await asyncio.sleep(3600)\nasyncio.run(live())"
+    )
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as owner:
         assert owner.stdout is not None
         watched = os.pidfd_open(int(owner.stdout.readline()))
@@ -178,6 +184,51 @@ def test_a_dbus_daemon_that_does_not_start(runtime: Path, monkeypatch: pytest.Mo
     with pytest.raises(BusError, match="did not start: it is broken"):
         start_private_bus()
     assert sum(1 for _ in Path("/proc/self/fd").iterdir()) == before
+
+
+def test_a_folder_that_cannot_be_written_is_one_line(runtime: Path) -> None:
+    (runtime / "voiced").mkdir(mode=0o700)
+    (runtime / "voiced" / "lock").mkdir()
+    with pytest.raises(BusError, match=rf"^{runtime}/voiced/lock: Is a directory; make room or mend it, or use --bus ADDRESS$"):
+        start_private_bus()
+
+
+def test_a_stopped_neighbour_is_not_waited_for_without_end(runtime: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(private, "START_S", 0.1)
+    (runtime / "voiced").mkdir(mode=0o700)
+    with (runtime / "voiced" / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(BusError, match=r"lock: another voiced has held it for 0.1 s"):
+            start_private_bus()
+
+
+def test_closed_it_is_not_begun_again(runtime: Path) -> None:
+    bus = start_private_bus()
+    bus.close()
+    bus.ensure()  # as a thread does that was late
+    assert bus.pid is None
+    assert not alive(bus.address)
+
+
+def test_a_runtime_directory_that_cannot_be_looked_at_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", f"/{300 * 'x'}")
+    assert [directory.name for directory in private._directories()] == [f"voiced-{os.geteuid()}"]
+
+
+def test_the_system_bus_is_known_by_whatever_path(runtime: Path) -> None:
+    socket = runtime / "system_bus_socket"
+    socket.touch()
+    (runtime / "link").symlink_to(socket)
+    environ = {"DBUS_SYSTEM_BUS_ADDRESS": f"unix:path={runtime}/link"}
+    assert is_system(f"unix:path={socket}", environ)
+    assert is_system(f"unix:path={runtime}/other;unix:path={runtime}/./link,guid=00", environ)
+    assert is_system(f"unix:path={str(socket).replace('_', '%5f')}", environ)
+    assert not is_system(f"unix:path={runtime}/other", environ)
+    for path in SYSTEM_SOCKETS:
+        assert is_system(f"unix:path={path}", environ)
+        assert is_system(f"unix:path={path}", {"DBUS_SYSTEM_BUS_ADDRESS": "tcp:host=somewhere"})
+    assert is_system("unix:abstract=/a", {"DBUS_SYSTEM_BUS_ADDRESS": "unix:abstract=/a"})
+    assert not is_system("unix:abstract=/b", {"DBUS_SYSTEM_BUS_ADDRESS": "unix:abstract=/a"})
 
 
 def test_a_socket_name_that_is_too_long(runtime: Path) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import errno
 import logging
 import os
 import signal
+import threading
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -402,6 +404,33 @@ def test_comes_back_with_its_bus(bus: Bus, library: str, go: Go, desk: MemoryDes
                 client.close()
 
     go(test())
+
+
+def test_a_bus_that_cannot_be_begun_again_yet_is_tried_again(
+    bus: Bus, library: str, go: Go, desk: MemoryDesk, serving: type[Serving]
+) -> None:
+    tried: list[int] = []
+
+    def revive() -> None:
+        tried.append(threading.get_ident())
+        if len(tried) == 1:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        if len(tried) == 2:
+            raise BusError("dbus-daemon", "did not start")
+        bus.private.ensure()
+
+    async def test() -> None:
+        async with serving(desk, bus.address, library, revive=revive) as service:
+            bus.kill()
+            while "No space left" not in service.state().reason:
+                await asyncio.sleep(0.01)
+            while not service.state().connected:
+                await asyncio.sleep(0.01)
+            assert service.state().reconnects == 1
+
+    go(test())
+    assert len(tried) == 3
+    assert threading.get_ident() not in tried, "the loop would have stood still"
 
 
 def test_the_first_start_says_why_not(bus: Bus, library: str, go: Go, desk: MemoryDesk, serving: type[Serving]) -> None:

@@ -33,7 +33,7 @@ NO = 1
 
 def connect(options: argparse.Namespace) -> Client:
     """A client of the daemon that the arguments name; BusError where there is no bus at all."""
-    address = find_bus(options.bus, system=options.bus == "system")
+    address = find_bus(options.bus)
     if address is None:
         raise BusError("D-Bus", "voiced does not run: there is no session bus, and no private one of voiced's", "start it: voiced")
     return Client(address)

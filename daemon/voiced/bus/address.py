@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Mapping
+from contextlib import suppress
 from urllib.parse import unquote_to_bytes
 
 from ..errors import BusError
@@ -54,6 +55,18 @@ def entries(address: str) -> list[tuple[str, bytes]]:
     if not found:
         raise BusError("bus address", f"expected an address such as unix:path=/run/user/1000/bus, got {address!r}")
     return found
+
+
+def is_system(address: str, environ: Mapping[str, str] | None = None) -> bool:
+    """True where an entry of the address is the system bus, by whatever path or symbolic link: many users listen there."""
+    known = {os.path.realpath(os.fsencode(path)) for path in SYSTEM_SOCKETS}
+    with suppress(BusError):  # what the environment says is no address: then it is nobody's bus
+        known |= {_real(name) for _, name in entries(system_address(environ))}
+    return any(_real(name) in known for _, name in entries(address))
+
+
+def _real(name: bytes) -> bytes:
+    return name if name.startswith(b"\0") else os.path.realpath(name)
 
 
 def open_socket(name: bytes) -> socket.socket:

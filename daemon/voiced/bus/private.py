@@ -15,8 +15,11 @@ import shutil
 import stat
 import subprocess
 import sys
+import threading
+import time
 from contextlib import suppress
 from pathlib import Path
+from typing import IO
 from xml.sax.saxutils import escape
 
 from ..errors import BusError
@@ -53,11 +56,11 @@ if os.getppid() == int(sys.argv[1]): os.execv(sys.argv[2], sys.argv[2:])
 # The parent is looked at after prctl: one that died before it sends no signal any more.
 
 
-def find_bus(explicit: str | None = None, *, system: bool = False) -> str | None:
+def find_bus(explicit: str | None = None) -> str | None:
     """The address that both voiced and voicectl use, in this order: the one named (an address, or the words "session" and
-    "system"), the system bus where wanted, the session bus if somebody answers there, the private one if it runs. None: no
-    bus; voiced then starts one, and for a client there is no daemon. BusError when what was asked for by name cannot be."""
-    if system or explicit == "system":
+    "system"), the session bus if somebody answers there, the private one if it runs. None: no bus; voiced then starts one,
+    and for a client there is no daemon. BusError when what was asked for by name cannot be."""
+    if explicit == "system":
         return system_address()
     session = session_address()
     if explicit == "session":
@@ -72,11 +75,14 @@ def find_bus(explicit: str | None = None, *, system: bool = False) -> str | None
 
 
 class PrivateBus:
-    """A running dbus-daemon of ours. Begin it in the main thread: the kernel ends it with the thread that began it."""
+    """A running dbus-daemon of ours. Its methods may be called in any thread, one that lives as long as the bus is to live: the
+    kernel ends a bus with the thread that began it. (An event loop's threads for `asyncio.to_thread` live as long as the loop.)"""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._process: subprocess.Popen[bytes] | None = None
+        self._mutex = threading.Lock()
+        self._closed = False
         self.address = _address(directory)
 
     @property
@@ -85,22 +91,33 @@ class PrivateBus:
         return self._process.pid if self._process is not None and self._process.poll() is None else None
 
     def ensure(self) -> None:
-        """Starts it where nothing answers at the address; takes some 40 ms. BusError says what is in the way."""
+        """Starts it where nothing answers at the address; takes some 40 ms, at the worst thrice START_S. BusError says what is in
+        the way. After `close` it does nothing."""
         program = shutil.which("dbus-daemon")
         if program is None:
             raise BusError("dbus-daemon", "not found, and there is no session bus", "install it (Debian, Ubuntu: apt install dbus)")
         path = self._directory / "bus"
         if len(os.fsencode(path)) > _SOCKET_NAME_LIMIT:
             raise BusError(str(path), f"a socket's name has at most {_SOCKET_NAME_LIMIT} bytes", "set XDG_RUNTIME_DIR to a shorter path")
+        try:
+            with self._mutex:
+                if not self._closed:
+                    self._ensure(program, path)
+        except OSError as error:  # a full disk, a folder that may not be written
+            raise BusError(
+                str(error.filename or self._directory), error.strerror or str(error), "make room or mend it, or use --bus ADDRESS"
+            ) from None
+
+    def _ensure(self, program: str, path: Path) -> None:
         _make_private(self._directory)
         with (self._directory / "lock").open("w") as lock:  # two daemons at once: one starts the bus, the other finds it
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            _hold(lock)
             if alive(self.address):
                 return
             path.unlink(missing_ok=True)  # what a killed one left behind
             config = self._directory / "bus.conf"
             config.write_text(_CONFIG.format(path=escape(str(path)), user=os.geteuid()))
-            self.close()
+            self._end()
             self._start(program, config)
 
     def _start(self, program: str, config: Path) -> None:
@@ -125,12 +142,17 @@ class PrivateBus:
             for descriptor in (read, write):
                 if descriptor >= 0:
                     os.close(descriptor)
-        self.close()
+        self._end()
         said = " ".join(log.read_text(errors="replace").split()) or f"no address within {START_S:g} s"
         raise BusError("dbus-daemon", f"did not start: {said}", "use --bus ADDRESS")
 
     def close(self) -> None:
-        """Ends our dbus-daemon, if there is one, and takes its socket away."""
+        """Ends our dbus-daemon, if there is one, and takes its socket away; for good."""
+        with self._mutex:
+            self._closed = True
+            self._end()
+
+    def _end(self) -> None:
         if self._process is None:
             return
         self._process.terminate()
@@ -142,6 +164,18 @@ class PrivateBus:
         self._process = None
         with suppress(OSError):
             (self._directory / "bus").unlink()
+
+
+def _hold(lock: IO[str]) -> None:
+    """Takes the lock as soon as nobody else has it. BusError where its holder keeps it (a stopped process)."""
+    deadline = time.monotonic() + START_S
+    while True:
+        try:
+            return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise BusError(lock.name, f"another voiced has held it for {START_S:g} s", "end that one, or use --bus ADDRESS") from None
+        time.sleep(0.02)
 
 
 def start_private_bus(directory: Path | None = None) -> PrivateBus:
@@ -156,8 +190,10 @@ def _directories() -> list[Path]:
     uid = os.geteuid()
     fallback = Path("/run" if uid == 0 else "/tmp") / f"voiced-{uid}"  # noqa: S108  _make_private checks whose it is
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
-    if runtime and Path(runtime).is_dir() and Path(runtime).stat().st_uid == uid:
-        return [Path(runtime) / "voiced", fallback]
+    with suppress(OSError):  # not there, or not to be looked at
+        found = Path(runtime).stat()
+        if runtime and stat.S_ISDIR(found.st_mode) and found.st_uid == uid:
+            return [Path(runtime) / "voiced", fallback]
     return [fallback]
 
 

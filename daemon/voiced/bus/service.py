@@ -58,7 +58,7 @@ class Service:
     address   a D-Bus address (address.py)
     library   auto, dbus-fast or dbus-next
     unicast   the system bus: lanes and the manager speak to subscribers only, and only Status broadcasts
-    revive    called before each attempt to come back, for a bus of our own that may have to be started again
+    revive    called in another thread before each attempt to come back, for a bus of our own that may have to be started again
     """
 
     def __init__(
@@ -146,10 +146,10 @@ class Service:
         while True:
             try:
                 if self._revive is not None:
-                    self._revive()
+                    await asyncio.to_thread(self._revive)
                 await self.start()
                 return
-            except BusError as error:
+            except (BusError, OSError) as error:
                 if self._reason != str(error):
                     log.warning("%s", error)
                 self._reason = str(error)
