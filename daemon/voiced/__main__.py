@@ -16,8 +16,9 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from . import __version__
-from .errors import ConfigError, InternalError, VoicedError
+from . import __version__, journal
+from .errors import ConfigError, InternalError, OutputError, VoicedError
+from .terminal import prepare_output, reader_gone
 
 SAMPLE = Path(__file__).parent / "data" / "sample.flac"
 
@@ -25,24 +26,32 @@ SAMPLE = Path(__file__).parent / "data" / "sample.flac"
 def main(arguments: Sequence[str] | None = None) -> int:
     """Returns the exit code (errors.py); whatever goes wrong is one line on stderr."""
     arguments = sys.argv[1:] if arguments is None else list(arguments)
-    if arguments and arguments[0].startswith(":"):
+    if len(arguments) == 2 and arguments[0].startswith(":") and arguments[1].isdecimal():
         return child_main(arguments[0], int(arguments[1]))
-    options = parser().parse_args(arguments)
+    prepare_output()
     try:
-        return run(options)
+        try:
+            return run(parser().parse_args(arguments))
+        finally:
+            sys.stdout.flush()  # here, where it can still be said that it failed
     except ConfigError as error:
         print("\n".join(f"voiced: {line}" for line in error.lines), file=sys.stderr)
         return error.exit_code
     except VoicedError as error:
+        if isinstance(error, OutputError):
+            reader_gone()
         print(f"voiced: {error}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        from .terminal import reader_gone
-
         reader_gone()
         return 0
+    except Exception as error:
+        said = " ".join(f"{type(error).__name__}: {error}".split())
+        print(f"voiced: a fault of its own: {said}; report it with what VOICED_TRACE=1 adds to this", file=sys.stderr)
+        journal.trace()
+        return InternalError.exit_code
 
 
 def child_main(role: str, fd: int) -> int:
@@ -69,7 +78,8 @@ def child_main(role: str, fd: int) -> int:
 
 def parser() -> argparse.ArgumentParser:
     epilog = (
-        "Exit codes: 0 done, 2 usage, 65 bad audio, 66 model missing or corrupt, 69 no bus, 70 our own fault, 74 device, 78 bad settings."
+        "Exit codes: 0 done, 2 usage, 65 bad audio, 66 model missing or corrupt, 69 no bus, 70 our own fault, "
+        "74 sound device or full disk, 78 bad settings."
     )
     top = argparse.ArgumentParser(
         "voiced", description="Voice daemon: wake phrase, live partials, endpoint, final text on D-Bus.", epilog=epilog

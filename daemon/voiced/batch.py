@@ -5,6 +5,7 @@ What lives here: from a file's frames to messages. What must not: printing, pace
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -30,7 +31,7 @@ def files_main(fd: int) -> int:
 
 
 def _hear_files(link: wire.Link) -> int:
-    """Files through the whole pipeline in one thread, as fast as it goes: one event a message, in order.
+    """Asks for a file (`next`), tells its events, one a message and in order, and so on until nobody answers.
 
     A file that cannot be read is said (`refused`) and the others go on. Turn ids count on from file to file.
     """
@@ -45,20 +46,30 @@ def _hear_files(link: wire.Link) -> int:
     except VoicedError as error:
         return fail(link, error)
     block = to_samples(settings.capture.block_ms)
-    for file in job["files"]:
+    while link.send_all({"next": True}):
         try:
-            source = WavSource(Path(file), block)
+            message = link.receive()
+        except EOFError:  # that was all
+            return 0
+        assert message is not None  # it waits for ever
+        path = Path(os.fsdecode(bytes.fromhex(message.body["file"])))
+        try:
+            source = WavSource(path, block)
             for frame in until_idle(source, block, pipeline):
                 for event in pipeline.feed(frame):
-                    if not link.send_all({"event": encode(event), "file": file}):
+                    if not link.send_all({"event": encode(event)}):
                         return 0  # nobody is there to hear the rest
             for remark in source.note().remarks:
-                link.send_all({"remark": f"{file}: {remark}"})
+                link.send_all({"remark": remark})
         except VoicedError as error:
-            link.send_all({"refused": str(error), "exit": error.exit_code})
+            link.send_all({"refused": _sendable(error), "exit": error.exit_code})
         pipeline.next_source()
-    link.send_all({"done": True})
     return 0
+
+
+def _sendable(error: VoicedError) -> str:
+    """Its line; what would end the line, or is no text, may be in a file's name and is spelled out."""
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in str(error))
 
 
 def until_idle(source: Iterable[AudioFrame], block: int, pipeline: Pipeline) -> Iterator[AudioFrame]:

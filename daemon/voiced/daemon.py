@@ -18,16 +18,17 @@ from pathlib import Path
 from typing import Any
 
 from . import __version__, placement
-from .bus.address import session_address
+from .bus.address import is_system, session_address
 from .bus.private import find_bus, start_private_bus
 from .bus.service import Service
 from .desk import News, PlacementRow, Published
-from .errors import BusError
+from .errors import BusError, InputError, InternalError, UsageError
+from .knobs import fits, rows
 from .runtime_dir import runtime_directory
-from .settings import LaneSettings, Settings
+from .settings import BusSettings, LaneSettings, Settings
 from .supervisor import Supervisor
 from .systemd import Notifier
-from .terminal import Conversation, json_line, reader_gone
+from .terminal import Printer, own_output
 
 log = logging.getLogger("voiced")
 
@@ -35,43 +36,76 @@ log = logging.getLogger("voiced")
 def run_daemon(settings: Settings, options: argparse.Namespace, files: Sequence[Path]) -> int:
     """Runs until it is told to end, or until `files` (each a lane of its own, at the pace of speech) have come to theirs."""
     if files:
-        # a lane's name is the file's, made unique and fit for the bus
-        names = ["demo"] if options.demo else [f"file{number}" for number in range(1, len(files) + 1)]
-        settings = replace(
-            settings, lanes=tuple(LaneSettings(name, f"file:{file.resolve()}") for name, file in zip(names, files, strict=True))
-        )
+        settings = replace(settings, lanes=file_lanes(files, demo=options.demo))
     start_log(settings.log.level, terminal=bool(files) or options.show)
     row = placement.pin("bus", settings.placement.bus, process="main")
     with runtime_directory() as directory:
         return asyncio.run(_run(settings, options, directory, row, bool(files)))
 
 
+def file_lanes(files: Sequence[Path], *, demo: bool = False) -> tuple[LaneSettings, ...]:
+    """A lane for each file, to be heard at once. UsageError for more than there can be, InputError for a name that no setting can have."""
+    most = rows(Settings)["lanes"].knob.high
+    if most and len(files) > most:
+        what = f"at most {most:g} files can be heard at once, at the pace of speech; {len(files)} were given"
+        raise UsageError("--pace realtime", what, "give fewer, or hear them one after the other: --pace max")
+    source = rows(LaneSettings)["source"]
+    lanes = []
+    for number, file in enumerate(files, 1):
+        lane = LaneSettings("demo" if demo else f"file{number}", f"file:{file.absolute()}")
+        if not fits(source, lane.source):
+            raise InputError(ascii(str(file)), "a file's path must be printable text of some length", "rename it, or hear it by --pace max")
+        lanes.append(lane)
+    return tuple(lanes)
+
+
 async def _run(settings: Settings, options: argparse.Namespace, directory: Path, row: PlacementRow, until_files_end: bool) -> int:
     notifier = Notifier()
     supervisor = Supervisor(settings, directory, version=__version__, row=row)
+    loop = asyncio.get_running_loop()
     told = asyncio.Event()
-    if until_files_end or options.show:
-        _show(supervisor, options.json, told.set, several=len(settings.lanes) > 1)
+    printer = None
     async with contextlib.AsyncExitStack() as stack:
+        if until_files_end or options.show:
+            several = len(settings.lanes) > 1
+            printer = Printer(own_output(), as_json=options.json, several=several, on_end=lambda: loop.call_soon_threadsafe(told.set))
+            stack.callback(_close, printer)
+            _show(supervisor, printer)
         # the name first: a second daemon is told at once, and clients see `starting` instead of nothing
-        address, private = await _start_bus(stack, supervisor, settings, options, optional=until_files_end)
+        address, private, serving = await _start_bus(stack, supervisor, settings, options, optional=until_files_end)
+        if serving:
+            serving.add_done_callback(lambda _: told.set())
         stack.push_async_callback(supervisor.close)
         stack.callback(notifier.stopping)
         for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, told.set)
-        if options.demo and not options.json:
-            print(f"A recording of two turns and some talk between them, heard at the pace of speech by voiced {__version__}.")
+            loop.add_signal_handler(number, told.set)
+        loop.add_signal_handler(signal.SIGHUP, _hang_up(told))
+        if printer and options.demo and not options.json:
+            printer.say(f"A recording of two turns and some talk between them, heard at the pace of speech by voiced {__version__}.")
             if address:
                 where = f"a private bus, {address}, since no session bus is here" if private else "D-Bus"
-                print(f"In a second terminal, `voicectl watch` shows the same from {where}.")
+                printer.say(f"In a second terminal, `voicectl watch` shows the same from {where}.")
         await _first(told.wait(), supervisor.start())
         if not told.is_set():
             notifier.ready("listening")
             log.info("ready")
             ended = asyncio.ensure_future(supervisor.ended())
             await _first(told.wait(), ended)
-            return 0 if ended.cancelled() else ended.result()
+            if not ended.cancelled():
+                return ended.result()
+        if serving and serving.done():  # it serves until it is cancelled
+            serving.result()
+            raise InternalError("D-Bus", "the service ended by itself", "start voiced again")
+    if printer and printer.error:
+        raise printer.error
     return 0
+
+
+def _hang_up(told: asyncio.Event) -> Callable[[], None]:
+    """What SIGHUP does: a terminal that goes takes us with it; without one it is what others reload by, which must not end us."""
+    if sys.stdin and sys.stdin.isatty():
+        return told.set
+    return lambda: log.warning("SIGHUP: a reload is not supported yet; restart voiced for changed settings")
 
 
 async def _first(*waits: Any) -> None:
@@ -87,26 +121,26 @@ async def _first(*waits: Any) -> None:
 
 async def _start_bus(
     stack: contextlib.AsyncExitStack, supervisor: Supervisor, settings: Settings, options: argparse.Namespace, *, optional: bool
-) -> tuple[str, bool]:
-    """Connects and serves; returns the address ("" where a demonstration goes on without a bus) and whether that bus is our own."""
-    explicit = options.bus or settings.bus.address or ("session" if options.session else None)
-    system = options.system or (settings.bus.kind == "system" and not explicit)
+) -> tuple[str, bool, asyncio.Task[None] | None]:
+    """Connects and serves; returns the address, whether that bus is our own, and what serves ("" and None where a demonstration goes
+    on without a bus)."""
+    wanted = wanted_bus(options, settings.bus)
     try:
-        address = find_bus(explicit, system=system)
+        address = find_bus(wanted)
         revive = None
         # a private bus that answers may be the last breath of one whose voiced was killed: `start_private_bus` sees to it that one lives
-        if address is None or not (explicit or system or address == session_address()):
+        if address is None or not (wanted or address == session_address()):
             private = start_private_bus()
             stack.callback(private.close)
             address, revive = private.address, private.ensure
             log.info("no session bus here: a private one is at %s, where voicectl finds it", address)
-        service = Service(supervisor, address, library=settings.bus.library, unicast=system, revive=revive)
+        service = Service(supervisor, address, library=settings.bus.library, unicast=is_system(address), revive=revive)
         await service.start()
     except BusError as error:
         if not optional:
             raise
         print(f"voiced: {error}; going on without a bus", file=sys.stderr)
-        return "", False
+        return "", False, None
     serving = asyncio.create_task(service.run())
 
     async def stop() -> None:
@@ -114,26 +148,27 @@ async def _start_bus(
         await asyncio.gather(serving, return_exceptions=True)
 
     stack.push_async_callback(stop)
-    return address, revive is not None
+    return address, revive is not None, serving
 
 
-def _show(supervisor: Supervisor, as_json: bool, stop: Callable[[], None], *, several: bool) -> None:
-    """Prints what is heard; `stop` is called when nobody reads it any more."""
-    conversation = Conversation(sys.stdout, several=several)
+def wanted_bus(options: argparse.Namespace, settings: BusSettings) -> str | None:
+    """An address, "session" or "system": what the command line says, else the settings; None: whichever is there."""
+    said = options.bus or ("session" if options.session else "system" if options.system else None)
+    return said or settings.address or ("system" if settings.kind == "system" else None)
 
+
+def _show(supervisor: Supervisor, printer: Printer) -> None:
     def news(item: News) -> None:
-        if not isinstance(item, Published):
-            return
-        try:
-            if as_json:
-                print(json_line(item.event, lane=item.lane), flush=True)
-            else:
-                conversation.show(item.event, item.lane)
-        except BrokenPipeError:
-            reader_gone()
-            stop()
+        if isinstance(item, Published):
+            printer.show(item.event, item.lane)
 
     supervisor.listen(news)
+
+
+def _close(printer: Printer) -> None:
+    printer.close()
+    if printer.lost:
+        log.warning("%d events were not shown: nobody read them in time", printer.lost)
 
 
 class _Journal(logging.Formatter):

@@ -10,6 +10,7 @@ It never carries a traceback to a user; what has no class here is a bug of ours 
     │  └─ FetchError          75   a model could not be fetched; trying again later may help
     ├─ BusError               69   D-Bus: no bus, the name is taken, the daemon is not there
     ├─ DeviceError            74   a sound device: absent, busy, stalled, refused
+    ├─ OutputError            74   what we print cannot be written: the disk is full
     ├─ InternalError          70   a process of ours died or did not answer
     └─ ConfigError            78   voiced.yaml, a lane or a core that cannot be as written; holds all mistakes at once
        └─ PlacementError      78   the cores asked for are not to be had
@@ -56,6 +57,10 @@ class BusError(VoicedError):
 
 
 class DeviceError(VoicedError):
+    exit_code = 74
+
+
+class OutputError(VoicedError):
     exit_code = 74
 
 

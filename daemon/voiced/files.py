@@ -36,17 +36,18 @@ def hear_files(settings: Settings, files: Sequence[str], *, as_json: bool) -> in
         )
         theirs.close()
         try:
-            link.send_all({"settings": to_plain(settings), "runtime_dir": str(directory), "files": list(files)})
-            return _print(link, child, as_json)
+            link.send_all({"settings": to_plain(settings), "runtime_dir": str(directory)})
+            return _print(link, child, files, as_json)
         finally:
             link.close()
             child.kill()
             child.wait()
 
 
-def _print(link: wire.Link, child: subprocess.Popen[bytes], as_json: bool) -> int:
+def _print(link: wire.Link, child: subprocess.Popen[bytes], files: Sequence[str], as_json: bool) -> int:
     conversation = Conversation(sys.stdout)
-    code, loading, file = 0, "", ""
+    code, loading, file, named = 0, "", "", ""
+    coming = iter(files)
     while True:
         try:
             message = link.receive()
@@ -58,22 +59,25 @@ def _print(link: wire.Link, child: subprocess.Popen[bytes], as_json: bool) -> in
         match message.body:
             case {"loading": loading}:
                 pass
-            case {"event": plain, "file": of}:
+            case {"next": True}:  # one at a time: a thousand names are more than a message
+                following = next(coming, None)
+                if following is None:
+                    return code
+                file = following
+                link.send_all({"file": os.fsencode(file).hex()})  # as bytes: a name need not be text
+            case {"event": plain}:
                 event: Any = decode(plain)
                 if as_json:
-                    print(json_line(event, file=of))
+                    print(json_line(event, file=file))
                     continue
-                if of != file:
-                    conversation.say(f"── {of}")
-                    file = of
+                if named != file:
+                    conversation.say(f"── {file}")
+                    named = file
                 conversation.show(event)
             case {"remark": line}:
-                print(f"voiced: {line}", file=sys.stderr)
+                print(f"voiced: {file}: {line}", file=sys.stderr)
             case {"refused": line, "exit": worst}:
                 print(f"voiced: {line}", file=sys.stderr)
                 code = worst
             case {"failed": line, "exit": worst}:
                 raise VoicedError("", line, code=worst)
-            case {"done": True}:
-                sys.stdout.flush()
-                return code

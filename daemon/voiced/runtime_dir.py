@@ -1,12 +1,28 @@
-"""A directory for what lives as long as the process: systemd's where it gave one, else a new one that goes away again."""
+"""A directory for what lives as long as the process: systemd's where it gave one, else a new one that goes away again.
+
+What lives here: making it, and clearing away those of processes that could not (SIGKILL). What must not: what is in it. Each is
+locked (flock) by its owner as long as that lives, so that nobody's process id has to be trusted, in whatever namespace it runs.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
+import shutil
+import stat
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
+
+_PREFIX = "voiced-run-"
+
+_AGE_S = 60.0
+"""Younger ones may be about to be locked."""
+
+_AT_ONCE = 16
+"""So many are cleared away at a start at the most: each is small, and the rest can wait."""
 
 
 @contextlib.contextmanager
@@ -15,5 +31,36 @@ def runtime_directory() -> Iterator[Path]:
     if given:
         yield Path(given)
         return
-    with tempfile.TemporaryDirectory(prefix="voiced-") as made:
-        yield Path(made)
+    clear_away(Path(tempfile.gettempdir()))
+    with tempfile.TemporaryDirectory(prefix=_PREFIX, ignore_cleanup_errors=True) as made:
+        lock = os.open(made, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield Path(made)
+        finally:
+            os.close(lock)
+
+
+def clear_away(folder: Path) -> None:
+    """Removes what this user's killed processes left in `folder`. Never raises: it is a service, not a duty."""
+    with contextlib.suppress(OSError):
+        left = sorted(path for path in folder.glob(f"{_PREFIX}*") if _ours_and_old(path))
+        for path in left[:_AT_ONCE]:
+            _remove(path)
+
+
+def _ours_and_old(path: Path) -> bool:
+    with contextlib.suppress(OSError):
+        found = path.lstat()
+        return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and time.time() - found.st_mtime > _AGE_S
+    return False
+
+
+def _remove(path: Path) -> None:
+    with contextlib.suppress(OSError):
+        lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # its owner lives: BlockingIOError
+            shutil.rmtree(path, ignore_errors=True)
+        finally:
+            os.close(lock)

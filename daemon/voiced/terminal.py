@@ -1,17 +1,23 @@
 """A lane's events as a conversation on a terminal, or as one JSON object a line.
 
-What lives here: how events look to a person. What must not: where they come from (a demo, files and a bus look the same).
-On a terminal a partial is rewritten in place until its final; in a pipe each is a line of its own.
+What lives here: how events look to a person, and how they get to standard output. What must not: where they come from (a demo,
+files and a bus look the same). On a terminal a partial is rewritten in place until its final; in a pipe each is a line of its own.
 """
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import sys
+import threading
 import unicodedata
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, TextIO
 
+from .errors import OutputError
 from .events import Endpoint, Event, Final, Partial, SpeechStarted, TextSource, TurnClosed, Wake, WakeRefused, encode
 from .units import to_ms
 
@@ -109,6 +115,130 @@ class Conversation:
 
     def _paint(self, text: str, colour: str) -> str:
         return f"\x1b[{colour}m{text}\x1b[0m" if self._colour and colour and text else text
+
+
+class Printer:
+    """Prints in a thread of its own, so that a reader that stands still (^S, a pager) holds nobody up. Other methods: one thread.
+
+    stream   belongs to the printer from now on, which closes it
+    on_end   called in that thread when nothing can be printed any more: the reader has gone, or `error` says what is wrong
+    """
+
+    WAITING = 1000
+    """Events that wait for a slow reader, some minutes of talk; then partials are left out first, and `lost` counts all."""
+
+    FLUSH_S = 2.0
+    """What still waits at the end has so long to be read."""
+
+    def __init__(self, stream: TextIO, *, as_json: bool, several: bool, on_end: Callable[[], object]) -> None:
+        self.lost = 0
+        self.error: OutputError | None = None
+        self._stream, self._as_json, self._on_end = stream, as_json, on_end
+        self._conversation = Conversation(stream, several=several)
+        self._waiting: deque[tuple[Event | str, str]] = deque()
+        self._change = threading.Condition()
+        self._closed = False
+        # a daemon: who never reads must not keep us from ending
+        self._thread = threading.Thread(target=self._run, name="printer", daemon=True)
+        self._thread.start()
+
+    def say(self, text: str) -> None:
+        """A line that is no event."""
+        self._put(text, "")
+
+    def show(self, event: Event, lane: str) -> None:
+        self._put(event, lane)
+
+    def close(self) -> None:
+        """Returns when all is printed, or after FLUSH_S, when what was not is counted as lost."""
+        with self._change:
+            self._closed = True
+            self._change.notify()
+        self._thread.join(self.FLUSH_S)
+        with self._change:
+            self.lost += len(self._waiting)
+            self._waiting.clear()
+
+    def _put(self, item: Event | str, lane: str) -> None:
+        with self._change:
+            if len(self._waiting) >= self.WAITING:
+                self.lost += 1
+                at = next((at for at, (old, _) in enumerate(self._waiting) if isinstance(old, Partial)), None)
+                if at is None or isinstance(item, Partial):
+                    return
+                del self._waiting[at]
+            self._waiting.append((item, lane))
+            self._change.notify()
+
+    def _run(self) -> None:
+        try:
+            while (one := self._take()) is not None:
+                self._print(*one)
+            self._stream.close()
+        except BrokenPipeError:
+            pass
+        except OutputError as error:
+            self.error = error
+        else:
+            return
+        with self._change:  # nobody will read what comes
+            self._waiting = deque(maxlen=0)
+        with suppress(OSError, OutputError):
+            self._stream.close()
+        self._on_end()
+
+    def _take(self) -> tuple[Event | str, str] | None:
+        """Waits for it; None at the end."""
+        with self._change:
+            self._change.wait_for(lambda: self._waiting or self._closed)
+            return self._waiting.popleft() if self._waiting else None
+
+    def _print(self, item: Event | str, lane: str) -> None:
+        if isinstance(item, str):
+            self._conversation.say(item)
+        elif self._as_json:
+            self._stream.write(json_line(item, lane=lane) + "\n")
+            self._stream.flush()
+        else:
+            self._conversation.show(item, lane)
+
+
+class Output(io.TextIOWrapper):
+    """A text stream whose full disk is an OutputError, wherever it shows; a reader that has gone stays a BrokenPipeError."""
+
+    def write(self, text: str) -> int:
+        with _output_errors():
+            return super().write(text)
+
+    def flush(self) -> None:
+        with _output_errors():
+            super().flush()
+
+
+@contextmanager
+def _output_errors() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OutputError("standard output", f"cannot be written: {error.strerror}", "make room, or send it elsewhere") from None
+
+
+def prepare_output() -> None:
+    """Once, at a command's start: standard output becomes an `Output` that spells out what its encoding has not, or, where it is
+    closed, one that goes nowhere."""
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123  it lives as long as we do
+    elif type(sys.stdout) is io.TextIOWrapper:  # else somebody has put there what he wants to have there
+        was = sys.stdout
+        encoding, by_line, at_once = was.encoding, was.line_buffering, was.write_through
+        sys.stdout = Output(was.detach(), encoding, "backslashreplace", line_buffering=by_line, write_through=at_once)
+
+
+def own_output() -> Output:
+    """Standard output once more, with a buffer and a lock of its own: a thread that hangs in it keeps nobody from ending."""
+    return Output(open(os.dup(sys.stdout.fileno()), "wb"), sys.stdout.encoding, "backslashreplace")  # noqa: PTH123
 
 
 def reader_gone() -> None:
