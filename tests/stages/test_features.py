@@ -11,7 +11,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sounds import hops
 from voiced.audio import Samples
-from voiced.stages.features import EMBEDDING_FRAMES, EMBEDDINGS, HISTORY_HOPS, HOP, MEL_BINS, TAIL, Floats, Mel, WakeFeatures, mel_filters
+from voiced.stages.features import (
+    EMBEDDING_FRAMES,
+    EMBEDDINGS,
+    HISTORY_HOPS,
+    HOP,
+    MEL_BINS,
+    TAIL,
+    Floats,
+    Mel,
+    WakeFeatures,
+    mel_filters,
+    windows,
+)
 from voiced.stages.session import Port, open_session
 
 
@@ -75,8 +87,8 @@ def test_streamed_equals_the_whole_file(features: WakeFeatures, embedding: Path,
     session = open_session(embedding, inputs=[Port("input_1", (None, EMBEDDING_FRAMES, MEL_BINS, 1))])
     sound = sample[: 60 * HOP]
     mel = np.concatenate((np.ones((EMBEDDING_FRAMES, MEL_BINS), np.float32), Mel()(np.pad(sound, (TAIL, 0)).astype(np.float32))))
-    windows = np.stack([mel[8 * hop : 8 * hop + EMBEDDING_FRAMES] for hop in range(1, 61)])
-    whole = session.run({"input_1": windows[..., None]})[0].reshape(60, 96)
+    seen = np.stack([mel[8 * hop : 8 * hop + EMBEDDING_FRAMES] for hop in range(1, 61)])
+    whole = session.run({"input_1": seen[..., None]})[0].reshape(60, 96)
     features.reset()
     streamed = np.stack([features.step(hop)[-1].copy() for hop in hops(sound, HOP)])
     assert np.abs(streamed - whole).max() < 1e-4
@@ -92,6 +104,15 @@ def test_priming_is_having_been_stepped(features: WakeFeatures, sample: Samples,
     stepped = features.step(blocks[-1]).copy()
     features.prime(np.concatenate(blocks[:-1]))
     assert np.abs(features.step(blocks[-1]) - stepped).max() < 1e-4
+
+
+@pytest.mark.parametrize("count", [1, 7, 8, 9, 40])
+def test_a_track_is_having_been_stepped_from_birth(features: WakeFeatures, sample: Samples, count: int) -> None:
+    blocks = hops(sample[20_000:], HOP)[:count]
+    features.reset()
+    stepped = np.stack([features.step(hop).copy() for hop in blocks])
+    assert np.abs(windows(features.track(np.concatenate(blocks))) - stepped).max() < 1e-4
+    assert np.abs(features.step(blocks[0]) - stepped[0]).max() < 1e-4  # and it leaves the stage as it was born
 
 
 def test_nothing_older_than_the_history_matters(features: WakeFeatures, sample: Samples) -> None:
@@ -120,3 +141,5 @@ def test_another_size_is_refused_by_name(features: WakeFeatures) -> None:
         features.step(np.zeros(1279, np.int16))
     with pytest.raises(ValueError, match=r"WakeFeatures.prime wants int16 of whole hops of 1280; got int16 \(1281,\)"):
         features.prime(np.zeros(1281, np.int16))
+    with pytest.raises(ValueError, match=r"WakeFeatures.track wants int16 of whole hops of 1280; got int16 \(1281,\)"):
+        features.track(np.zeros(1281, np.int16))

@@ -44,6 +44,9 @@ EMBEDDING_FRAMES = 76
 EMBEDDINGS = 16
 EMBEDDING_SIZE = 96
 
+_TRACK_HOPS = 8
+"""Hops in one run of the embedding where many are wanted: 32 take as long each on an x86 core, 512 three times as long."""
+
 HISTORY_HOPS = 25
 """Hops after which nothing older can be seen: 16 embeddings of 76 frames every 8 are 196 frames, in 24.5 hops."""
 
@@ -70,6 +73,12 @@ def mel_filters() -> Floats:
 def framed(samples: Floats) -> Floats:
     """float32 (n,), n ≥ 512 → (frames, 512), a view: as many frames as fit, one every MEL_HOP samples."""
     view: Floats = sliding_window_view(samples, _FFT)[::MEL_HOP]
+    return view
+
+
+def windows(track: Floats) -> Floats:
+    """float32 (15 + hops, 96), hops ≥ 1 → (hops, 16, 96), a view: what a head sees at the end of each hop."""
+    view: Floats = sliding_window_view(track, EMBEDDINGS, axis=0).transpose(0, 2, 1)
     return view
 
 
@@ -156,6 +165,25 @@ class WakeFeatures:
         self._sound[:] = sound[-TAIL - HOP :]
         self._frames[:] = mel[-EMBEDDING_FRAMES:]
         self._window[-len(embeddings) :] = embeddings
+
+    def track(self, samples: Samples) -> Floats:
+        """A recording in one go: int16 (n,), whole hops → float32 (15 + n / 1280, 96), what `windows` takes. Resets.
+
+        The first 15 rows are what the ring holds at birth, then one embedding a hop, as `step` would have given them.
+        """
+        if len(samples) % HOP or samples.dtype != np.int16 or samples.ndim != 1:
+            raise ValueError(f"WakeFeatures.track wants int16 of whole hops of {HOP}; got {samples.dtype} {samples.shape}")
+        self.reset()
+        found = [self._window[1:].copy()]
+        for first in range(0, len(samples), _TRACK_HOPS * HOP):
+            sound = np.concatenate((self._sound[HOP:], samples[first : first + _TRACK_HOPS * HOP].astype(np.float32)))
+            mel = np.concatenate((self._frames, self._mel(sound)))
+            frames = sliding_window_view(mel, EMBEDDING_FRAMES, axis=0)[FRAMES_PER_HOP::FRAMES_PER_HOP]
+            found.append(self._embed(frames.transpose(0, 2, 1)))
+            self._sound[:] = sound[-TAIL - HOP :]
+            self._frames[:] = mel[-EMBEDDING_FRAMES:]
+        self.reset()
+        return np.concatenate(found)
 
     def _embed(self, frames: Floats) -> Floats:
         """float32 (n, 76, 32) → (n, 96)."""
