@@ -8,21 +8,28 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import pytest
 from voiced.bus.client import Changed, Client, Heard, Presence
+from voiced.bus.private import start_private_bus
 from voiced.desk import Published
 from voiced.errors import BusError
 from voiced.events import Endpoint, Event, Final, Partial, TurnClosed, Wake
 from voiced.models import cache_directory
+
+SAMPLE = Path(__file__).resolve().parents[1] / "daemon" / "voiced" / "data" / "sample.flac"
+"""Two turns and some talk between them; data/sample.json says where."""
 
 PATIENCE = 40
 """Seconds after which a wait fails. A daemon starts in two and a turn takes four, on a machine that does nothing else."""
@@ -196,6 +203,14 @@ class Listener:
     def call(self, call: Coroutine[Any, Any, Found]) -> Found:
         return asyncio.run_coroutine_threadsafe(call, self._loop).result(PATIENCE)
 
+    def run(self, what: Callable[[], object]) -> None:
+        """In the loop's thread."""
+
+        async def do() -> None:
+            what()
+
+        self.call(do())
+
     def close(self) -> None:
         self._task.cancel()
         self.call(self._client.__aexit__(None, None, None))
@@ -278,6 +293,41 @@ class Listener:
 
 Start = Callable[..., Process]
 """The fixture `start`."""
+
+
+@pytest.fixture
+def start(env: dict[str, str], tmp_path: Path) -> Iterator[Start]:
+    """start("voiced", "--demo"): a process that ends with the test. A conftest takes this by importing it, and has an `env`."""
+    started: list[Process] = []
+
+    def begin(module: str, *arguments: str | Path, env: dict[str, str] = env) -> Process:
+        started.append(Process(tmp_path, module, *arguments, env=env))
+        return started[-1]
+
+    yield begin
+    for process in reversed(started):
+        process.end()
+
+
+@contextmanager
+def runtime_of_a_user() -> Iterator[Path]:
+    """A user's runtime directory; short, since sockets lie in it."""
+    directory = Path(tempfile.mkdtemp(prefix="voiced-"))
+    try:
+        yield directory
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+@contextmanager
+def own_bus(runtime: Path) -> Iterator[str]:
+    """The address of a bus that is the test's."""
+    private = start_private_bus(runtime / "own")
+    try:
+        yield private.address
+    finally:
+        private.close()
+
 
 Listen = Callable[[str], Listener]
 """The fixture `listen`."""

@@ -9,14 +9,16 @@ import os
 import re
 import struct
 import termios
+import threading
 import unicodedata
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from voiced.events import CloseReason, Endpoint, Event, Final, Partial, SpeechStarted, TextSource, TurnClosed, Wake, WakeRefused, decode
-from voiced.terminal import Conversation, json_line
+from voiced.terminal import Conversation, Output, Printer, json_line
 
 TURN: list[Event] = [
     Wake(16_000, 1, "jarvis", 17_000, 0.987, "heard"),
@@ -27,6 +29,7 @@ TURN: list[Event] = [
     Final(48_000, 1, "Turn on the lights.", TextSource.SECOND_PASS, "turn on the lights", "", {"second_pass_ms": 41.6}),
     TurnClosed(48_000, 1, CloseReason.END_TOKEN, 17_000, 48_000),
 ]
+FINAL = TURN[-2]
 OnTerminal = Callable[..., str]
 
 
@@ -216,3 +219,88 @@ def test_a_json_line_is_one_line_and_the_event(text: str) -> None:
 
 def test_a_json_line_can_be_read_by_a_person() -> None:
     assert json_line(Partial(1, 1, "zwölf 灯")) == '{"event": "Partial", "sample": 1, "turn": 1, "text": "zwölf 灯"}'
+
+
+# ── the printer ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Pipe:
+    """A pipe to print to, whose reader stands still until it is asked."""
+
+    def __init__(self) -> None:
+        self.read_end, self.write_end = os.pipe()
+        fcntl.fcntl(self.write_end, fcntl.F_SETPIPE_SZ, 4096)
+        self.ended = threading.Event()
+
+    def printer(self, *, as_json: bool = True) -> Printer:
+        stream = Output(open(self.write_end, "wb"), "utf-8")  # noqa: PTH123, SIM115  the printer closes it
+        return Printer(stream, as_json=as_json, several=False, on_end=self.ended.set)
+
+    def read(self) -> str:
+        """All, to the end."""
+        with open(self.read_end, encoding="utf-8") as reader:  # noqa: PTH123
+            return reader.read()
+
+
+def test_the_printer_prints_all_in_order_and_ends() -> None:
+    pipe = Pipe()
+    reader: list[str] = []
+    thread = threading.Thread(target=lambda: reader.append(pipe.read()))
+    thread.start()
+    printer = pipe.printer()
+    for number in range(Printer.WAITING):
+        printer.show(Partial(number, 1, "words"), "desk")
+    printer.close()
+    thread.join()
+    assert [json.loads(line)["sample"] for line in reader[0].splitlines()] == list(range(Printer.WAITING))
+    assert (printer.lost, printer.error) == (0, None)
+    assert not pipe.ended.is_set()
+
+
+def test_a_reader_that_stands_still_costs_partials_first_and_holds_nobody_up() -> None:
+    pipe = Pipe()
+    printer = pipe.printer()
+    shown = 3 * Printer.WAITING
+    for number in range(shown):  # comes to its end, whoever reads
+        printer.show(FINAL if number % 4 == 0 else Partial(number, 1, "words"), "desk")
+    reader: list[str] = []
+    thread = threading.Thread(target=lambda: reader.append(pipe.read()))
+    thread.start()
+    printer.close()
+    thread.join()
+    kinds = Counter(json.loads(line)["event"] for line in reader[0].splitlines())
+    assert kinds["Final"] == shown // 4
+    assert printer.lost == shown - kinds.total() > 0
+
+
+def test_the_bound_holds_for_what_is_no_partial_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Printer, "FLUSH_S", 0.0)
+    pipe = Pipe()
+    printer = pipe.printer()
+    for _ in range(2 * Printer.WAITING):
+        printer.show(FINAL, "desk")
+    assert printer.waiting <= Printer.WAITING
+    printer.close()  # nobody reads: it ends all the same
+    assert printer.lost > Printer.WAITING
+    assert len(pipe.read().splitlines()) + printer.lost == 2 * Printer.WAITING
+
+
+def test_a_reader_that_has_gone_ends_it() -> None:
+    pipe = Pipe()
+    os.close(pipe.read_end)
+    printer = pipe.printer(as_json=False)
+    printer.say("hello")
+    assert pipe.ended.wait(30)
+    printer.show(FINAL, "desk")
+    printer.close()
+    assert printer.error is None
+
+
+def test_a_full_disk_ends_it_with_a_reason() -> None:
+    ended = threading.Event()
+    stream = Output(open("/dev/full", "wb"), "utf-8")  # noqa: PTH123, SIM115
+    printer = Printer(stream, as_json=True, several=False, on_end=ended.set)
+    printer.show(FINAL, "desk")
+    assert ended.wait(30)
+    printer.close()
+    assert str(printer.error) == "standard output: cannot be written: No space left on device; make room, or send it elsewhere"

@@ -142,6 +142,10 @@ class Printer:
         self._thread = threading.Thread(target=self._run, name="printer", daemon=True)
         self._thread.start()
 
+    @property
+    def waiting(self) -> int:
+        return len(self._waiting)
+
     def say(self, text: str) -> None:
         """A line that is no event."""
         self._put(text, "")

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 import soundfile
-from livedaemon import Listen, Listener, Process, Start, environment
+from livedaemon import SAMPLE, Listen, Listener, environment, own_bus, runtime_of_a_user, start
 from soundserver import pipewire
-from voiced.bus.private import start_private_bus
 
-__all__ = ["pipewire"]
-
-SAMPLE = Path(__file__).resolve().parents[2] / "daemon" / "voiced" / "data" / "sample.flac"
+__all__ = ["pipewire", "start"]
 
 
 @pytest.fixture(scope="session")
@@ -56,10 +51,8 @@ def cut(factory: pytest.TempPathFactory, name: str, first: int, last: int) -> Pa
 
 @pytest.fixture
 def runtime() -> Iterator[Path]:
-    """A user's runtime directory; short, since sockets lie in it."""
-    directory = Path(tempfile.mkdtemp(prefix="voiced-"))
-    yield directory
-    shutil.rmtree(directory, ignore_errors=True)
+    with runtime_of_a_user() as directory:
+        yield directory
 
 
 @pytest.fixture
@@ -68,25 +61,9 @@ def env(runtime: Path) -> dict[str, str]:
 
 
 @pytest.fixture
-def start(env: dict[str, str], tmp_path: Path) -> Iterator[Start]:
-    """start("voiced", "--demo"): a process that ends with the test."""
-    started: list[Process] = []
-
-    def begin(module: str, *arguments: str | Path, env: dict[str, str] = env) -> Process:
-        started.append(Process(tmp_path, module, *arguments, env=env))
-        return started[-1]
-
-    yield begin
-    for process in reversed(started):
-        process.end()
-
-
-@pytest.fixture
 def bus(runtime: Path) -> Iterator[str]:
-    """The address of a bus that is the test's."""
-    private = start_private_bus(runtime / "own")
-    yield private.address
-    private.close()
+    with own_bus(runtime) as address:
+        yield address
 
 
 @pytest.fixture

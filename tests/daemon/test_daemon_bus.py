@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 from livedaemon import Listen, Start, descendants
 from voiced.bus.client import Presence
+from voiced.bus.connection import Incoming, connect
+from voiced.bus.interface import ROOT, STATUS_PATH
 from voiced.desk import Published
 from voiced.events import Final, Partial
 
@@ -34,3 +38,44 @@ def test_hearing_goes_on_when_the_bus_is_killed(start: Start, listen: Listen, ru
     assert voiced.wait() == 0, voiced.err
     turns = [line for line in voiced.err.splitlines() if " turn " in line]
     assert ["Turn on the lights in the kitchen." in turns[0], "What time is it?" in turns[1]] == [True, True]
+
+
+def test_a_system_bus_named_by_its_address_is_still_one(
+    start: Start, listen: Listen, env: dict[str, str], bus: str, runtime: Path, clock: Path, tmp_path: Path
+) -> None:
+    """Whoever has not subscribed hears no lane, whatever path the settings name the bus by."""
+    (runtime / "elsewhere").symlink_to(runtime / "own")
+    config = tmp_path / "voiced.yaml"
+    config.write_text(f"bus: {{address: 'unix:path={runtime}/elsewhere/bus'}}\nlanes: [{{name: desk, source: 'file:{clock}'}}]\n")
+    heard: list[str] = []
+    listener = listen(bus)
+    stranger = listener.call(connect(bus))
+
+    def hear(message: Incoming) -> bool:
+        if message.path.startswith(ROOT):
+            heard.append(message.path)
+        return False
+
+    stranger.on_message = hear
+    listener.call(stranger.add_match(f"type='signal',path_namespace='{ROOT}'"))
+    voiced = start("voiced", "--config", config, env=env | {"DBUS_SYSTEM_BUS_ADDRESS": bus})
+    listener.event(Final)
+    assert voiced.wait() == 0, voiced.err
+    listener.wait(lambda item: item == Presence(False), "its end")
+    assert set(heard) == {STATUS_PATH}
+    listener.run(stranger.close)
+
+
+def test_a_bus_service_that_ends_by_itself_ends_the_daemon(env: dict[str, str], bus: str, both: Path, tmp_path: Path) -> None:
+    config = tmp_path / "voiced.yaml"
+    config.write_text(f"lanes: [{{name: desk, source: 'file:{both}'}}]\n")
+    broken = (
+        "import sys\nfrom voiced.bus.service import Service\n"
+        "async def run(self):\n    self._connection.close()\n    raise ZeroDivisionError('a fault')\nService.run = run\n"
+        "from voiced.__main__ import main\nsys.exit(main(sys.argv[1:]))"
+    )
+    command = [sys.executable, "-c", broken, "--config", str(config), "--bus", bus]
+    done = subprocess.run(command, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=80)
+    assert done.returncode == 70
+    assert "voiced: a fault of its own: ZeroDivisionError: a fault; report it" in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr

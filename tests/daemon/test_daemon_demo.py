@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import re
 import signal
 import subprocess
@@ -70,6 +72,41 @@ def test_show_is_the_daemon_with_its_events_on_the_terminal(start: Start, listen
     lines = shown.objects()
     assert {line["lane"] for line in lines} == {"desk"}
     assert next(line["text"] for line in lines if line["event"] == "Final") == FINALS[0]
+
+
+def test_a_terminal_that_stands_still_does_not_stop_the_daemon(
+    env: dict[str, str], listen: Listen, bus: str, clock: Path, tmp_path: Path
+) -> None:
+    """^S, or a pager: what cannot be written waits, and the bus goes on."""
+    config = tmp_path / "voiced.yaml"
+    config.write_text(f"lanes: [{{name: desk, source: 'file:{clock}'}}]\n")
+    listener = listen(bus)
+    never_read, full = os.pipe()
+    os.set_blocking(full, False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(full, bytes(4096))
+    os.set_blocking(full, True)
+    command = [sys.executable, "-m", "voiced", "--show", "--config", str(config), "--bus", bus]
+    voiced = subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, stdout=full, stderr=subprocess.PIPE, text=True)
+    try:
+        listener.event(TurnClosed)
+        assert voiced.wait(60) == 0
+        assert voiced.stderr
+        assert "events were not shown: nobody read them in time" in voiced.stderr.read()
+    finally:
+        voiced.kill()
+        voiced.communicate()
+        os.close(full)
+        os.close(never_read)
+
+
+def test_a_full_disk_ends_it_with_one_line(env: dict[str, str], clock: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "voiced", "--json", "--pace", "realtime", "--input", str(clock)]
+        done = subprocess.run(command, env=env, stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=80)
+    assert done.returncode == 74
+    assert done.stderr == "voiced: standard output: cannot be written: No space left on device; make room, or send it elsewhere\n"
 
 
 def test_a_reader_that_goes_early_gets_no_traceback(env: dict[str, str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -282,4 +283,17 @@ def test_without_a_microphone_it_is_there_and_says_so(start: Start, listen: List
     # one line, however often it is tried: this machine may have no device at all, or others
     until(lambda: "no such device" in voiced.err or "there is no device that records" in voiced.err, "the reason", lambda: voiced.err)
     assert "Traceback" not in voiced.err
+    assert voiced.stop() == 0
+
+
+# ── signals ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_hang_up_is_told_and_survived(start: Start, listen: Listen, bus: str, write: Write, both: Path) -> None:
+    listener = listen(bus)
+    voiced = start("voiced", "--bus", bus, "--config", write(f"lanes: [{{name: desk, source: 'file:{both}'}}]\n"))
+    listener.lane(Health="ok")
+    os.kill(voiced.pid, signal.SIGHUP)
+    voiced.says("SIGHUP: a reload is not supported yet; restart voiced for changed settings")
+    assert listener.status()["health"] == "ok"
     assert voiced.stop() == 0

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 import soundfile
-from livedaemon import Listener, Process, Start, environment
-from voiced.bus.private import start_private_bus
+from livedaemon import SAMPLE, Listener, environment, own_bus, runtime_of_a_user, start
 
-SAMPLE = Path(__file__).resolve().parents[2] / "daemon" / "voiced" / "data" / "sample.flac"
+__all__ = ["start"]
 
 
 @pytest.fixture(scope="module")
 def runtime() -> Iterator[Path]:
-    """A user's runtime directory; short, since sockets lie in it."""
-    directory = Path(tempfile.mkdtemp(prefix="voiced-"))
-    yield directory
-    shutil.rmtree(directory, ignore_errors=True)
+    with runtime_of_a_user() as directory:
+        yield directory
 
 
 @pytest.fixture(scope="module")
@@ -32,23 +27,8 @@ def env(runtime: Path) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def bus(runtime: Path) -> Iterator[str]:
-    private = start_private_bus(runtime / "own")
-    yield private.address
-    private.close()
-
-
-@pytest.fixture
-def start(env: dict[str, str], tmp_path: Path) -> Iterator[Start]:
-    """start("voicectl", "watch"): a process that ends with the test."""
-    started: list[Process] = []
-
-    def begin(module: str, *arguments: str | Path, env: dict[str, str] = env) -> Process:
-        started.append(Process(tmp_path, module, *arguments, env=env))
-        return started[-1]
-
-    yield begin
-    for process in reversed(started):
-        process.end()
+    with own_bus(runtime) as address:
+        yield address
 
 
 @pytest.fixture(scope="module")
