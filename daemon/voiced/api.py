@@ -12,7 +12,7 @@ from .bus.client import Changed, Client, Heard, Presence, Unknown
 from .bus.private import find_bus
 from .desk import Published
 from .errors import BusError, FetchError, InputError, ModelError, UsageError, VoicedError
-from .events import Endpoint, Event, Final, Partial, TextSource, TurnClosed, Wake, Words, encode
+from .events import Endpoint, Event, Final, Partial, TextSource, TurnClosed, Wake, WakeRefused, Words, encode
 from .models import DEFAULT_IDS, Library, default_library
 from .progress import bar
 from .runtime_dir import runtime_directory
@@ -22,8 +22,12 @@ from .terminal import Conversation, json_line, reader_gone
 from .units import HARD_CAP_MS, RATE, to_ms, to_samples
 
 if TYPE_CHECKING:
-    from .audio import Samples
+    from .assembly import pipeline
+    from .audio import AudioFrame, Samples
+    from .pipeline import Pipeline
     from .sources.wavfile import read_audio
+    from .stages.features import WakeFeatures, windows
+    from .stages.session import Port, open_session
     from .stages.sherpa import STREAMING, probe, provider
     from .stages.transducer import END_TOKEN, Transducer
     from .stages.vad import Vad
@@ -31,23 +35,29 @@ else:
 
     def __getattr__(name: str) -> object:
         """The heavy names, all at the first question for one of them."""
-        if name not in ("END_TOKEN", "STREAMING", "Samples", "Transducer", "Vad", "probe", "provider", "read_audio"):
+        if name.startswith("_") or name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from .audio import Samples
+        from .assembly import pipeline
+        from .audio import AudioFrame, Samples
+        from .pipeline import Pipeline
         from .sources.wavfile import read_audio
+        from .stages.features import WakeFeatures, windows
+        from .stages.session import Port, open_session
         from .stages.sherpa import STREAMING, probe, provider
         from .stages.transducer import END_TOKEN, Transducer
         from .stages.vad import Vad
 
-        found = {"END_TOKEN": END_TOKEN, "STREAMING": STREAMING, "Samples": Samples, "Transducer": Transducer, "Vad": Vad}
-        globals().update(found, probe=probe, provider=provider, read_audio=read_audio)
+        globals().update(END_TOKEN=END_TOKEN, STREAMING=STREAMING, AudioFrame=AudioFrame, Pipeline=Pipeline, Port=Port, Samples=Samples)
+        globals().update(Transducer=Transducer, Vad=Vad, WakeFeatures=WakeFeatures, open_session=open_session, pipeline=pipeline)
+        globals().update(probe=probe, provider=provider, read_audio=read_audio, windows=windows)
         return globals()[name]
 
 
 __all__ = [
-    "DEFAULT_IDS", "END_TOKEN", "HARD_CAP_MS", "RATE", "STREAMING", "BusError", "Changed", "Client", "Conversation", "Endpoint", "Event",
-    "FetchError", "Final", "Heard", "InputError", "Library", "ModelError", "Partial", "Presence", "Published", "Samples", "SegmentRules",
-    "Settings", "TextSource", "Transducer", "TurnClosed", "Unknown", "UsageError", "Vad", "VoicedError", "Wake", "Words", "__version__",
-    "bar", "default_library", "defaults", "encode", "find_bus", "json_line", "probe", "provider", "read_audio", "reader_gone",
-    "runtime_directory", "segments", "to_ms", "to_samples",
+    "DEFAULT_IDS", "END_TOKEN", "HARD_CAP_MS", "RATE", "STREAMING", "AudioFrame", "BusError", "Changed", "Client", "Conversation",
+    "Endpoint", "Event", "FetchError", "Final", "Heard", "InputError", "Library", "ModelError", "Partial", "Pipeline", "Port",
+    "Presence", "Published", "Samples", "SegmentRules", "Settings", "TextSource", "Transducer", "TurnClosed", "Unknown", "UsageError",
+    "Vad", "VoicedError", "Wake", "WakeFeatures", "WakeRefused", "Words", "__version__", "bar", "default_library", "defaults", "encode",
+    "find_bus", "json_line", "open_session", "pipeline", "probe", "provider", "read_audio", "reader_gone", "runtime_directory",
+    "segments", "to_ms", "to_samples", "windows",
 ]  # fmt: skip

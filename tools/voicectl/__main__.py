@@ -1,4 +1,4 @@
-"""The command `voicectl`: arguments and exit codes. The commands themselves are in asr.py, client.py and models.py of this package."""
+"""The command `voicectl`: arguments and exit codes. The commands themselves are in the other files of this package."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from voiced.api import VoicedError, __version__, reader_gone
 
-from . import asr, client, models
+from . import asr, client, models, wake
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -91,6 +91,16 @@ def parser() -> argparse.ArgumentParser:
     one = family.add_subparsers(metavar="eval", required=True).add_parser("eval", help=does, description=f"{does[0].upper()}{does[1:]}.")
     one.set_defaults(command=asr.evaluate)
     asr.arguments(one)
+
+    family = commands.add_parser("wake", help="measure and make wake heads", description="Measure and make wake heads.")
+    verbs = family.add_subparsers(metavar="eval|train", required=True)
+    for name, does, command, options in (
+        ("eval", "measure wake heads on a folder of recordings: misses, false accepts, times", wake.evaluate, wake.eval_arguments),
+        ("train", "make a head for a phrase, and measure it", wake.train, wake.train_arguments),
+    ):
+        one = verbs.add_parser(name, help=does, description=f"{does[0].upper()}{does[1:]}.")
+        one.set_defaults(command=command)
+        options(one)
     return top
 
 

@@ -1,0 +1,198 @@
+"""What was measured of wake heads, for people and for programs.
+
+What lives here: the tables (plain or Markdown), the JSON document, the picture, and the sentences that say what each figure is. What must
+not: scores, sound.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from voiced.api import UsageError, __version__
+
+from .report import rate_text
+from .scores import Rate
+from .wake_measure import BUDGETS, Point
+
+_NAMED = 12
+"""False accepts that the tables name; the JSON names all."""
+
+WHAT = (
+    "Missed: phrases of the test part that do not wake, [a, b] Wilson's 95 % interval, where foreign sound wakes at most so often in all "
+    "the hours there are; the score for that is chosen on the same hours.",
+    "Hours: sound in which the phrase is not said, none of which any head learnt from; with no false accept in H hours their rate is below "
+    "3 / H an hour with 95 % confidence.",
+    "10 dB, 0 dB: noise or music of the test part over the phrase's recording, mean power of the phrase over that of the noise.",
+    "Stage 1: as many scores in a row as the settings want, one each 80 ms. Cascade: every crossing replayed through the daemon's own "
+    "pipeline (gate, first stage at the threshold, second stage), its verdict with stage 1's score.",
+    "Stage 2: of what stage 1 let through at the threshold, the share of false accepts that the second stage lets through too, and the "
+    "share of phrases (clean and 10 dB) that it loses.",
+    "Confirmed after, phrase end off: from the end of the phrase, by ear, to the sample at which the wake is certain, and to where it says "
+    "that the phrase ended; median / 90th percentile, clean. Compute comes on top.",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Accept:
+    """A false accept: where, and how sure."""
+
+    clip: str
+    kind: str
+    seconds: float
+    score: float
+    stage2: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """False accepts an hour against the share of phrases missed (clean), falling with the threshold."""
+
+    label: str
+    accepts_an_hour: tuple[float, ...]
+    missed: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """Of one head. Rates by condition; `cascade` and what follows is None where only the first stage was measured."""
+
+    phrase: str
+    head: str
+    hours: float
+    foreign_clips: int
+    clips: dict[str, int]
+    threshold: float
+    stage1: tuple[Point, ...]
+    stage1_accepts: int
+    stage1_missed: dict[str, Rate]
+    crossing_ms: tuple[float, float] | None
+    accepts: tuple[Accept, ...]
+    curves: tuple[Curve, ...]
+    cascade: tuple[Point, ...] | None = None
+    cascade_accepts: int | None = None
+    cascade_missed: dict[str, Rate] | None = None
+    stage2_passes: Rate | None = None
+    stage2_loses: Rate | None = None
+    confirmed_ms: tuple[float, float] | None = None
+    phrase_end_ms: tuple[float, float] | None = None
+
+
+Table = list[list[str]]
+
+
+def tables(all_figures: Sequence[Figures]) -> list[Table]:
+    return [
+        table for table in (_misses(all_figures), _at_threshold(all_figures), _times(all_figures), _accepts(all_figures)) if len(table) > 1
+    ]
+
+
+def _misses(all_figures: Sequence[Figures]) -> Table:
+    conditions = list(dict.fromkeys(name for row in all_figures for name in row.clips))
+    head = ["phrase", "head", "stage", "hours", "false accepts", *(f"missed {name}" for name in conditions), "score above"]
+    table = [head]
+    for row in all_figures:
+        for stage, found in (("1", row.stage1), ("1 and 2", row.cascade)):
+            for budget, point in zip(BUDGETS, found or (), strict=bool(found)):
+                bound = f" (< {3 / row.hours:.2g} an hour)" if not point.accepts else ""
+                told = f"{point.accepts}{bound}" if not budget else f"{point.accepts} (≤ {budget:g} an hour)"
+                misses = [rate_text(point.missed.get(name)) for name in conditions]
+                table.append([row.phrase, row.head, stage, f"{row.hours:.2f}", told, *misses, f"{point.over:.4f}"])
+    return table
+
+
+def _at_threshold(all_figures: Sequence[Figures]) -> Table:
+    conditions = list(dict.fromkeys(name for row in all_figures for name in row.clips))
+    head = [
+        "phrase",
+        "head",
+        "threshold",
+        "stage",
+        "false accepts",
+        "an hour",
+        *(f"missed {name}" for name in conditions),
+        "stage 2 lets through",
+        "loses",
+    ]
+    table = [head]
+    for row in all_figures:
+        first = [row.phrase, row.head, f"{row.threshold:g}"]
+        misses = [rate_text(row.stage1_missed.get(name)) for name in conditions]
+        table.append([*first, "1", str(row.stage1_accepts), f"{row.stage1_accepts / row.hours:.2f}", *misses, "", ""])
+        if row.cascade_missed is not None and row.cascade_accepts is not None:
+            misses = [rate_text(row.cascade_missed.get(name)) for name in conditions]
+            second = [rate_text(row.stage2_passes), rate_text(row.stage2_loses)]
+            table.append([*first, "1 and 2", str(row.cascade_accepts), f"{row.cascade_accepts / row.hours:.2f}", *misses, *second])
+    return table
+
+
+def _times(all_figures: Sequence[Figures]) -> Table:
+    table = [["phrase", "head", "clips", "first score that counts", "confirmed after", "phrase end off"]]
+    for row in all_figures:
+        times = [f"{pair[0]:+.0f} / {pair[1]:+.0f} ms" if pair else "" for pair in (row.crossing_ms, row.confirmed_ms, row.phrase_end_ms)]
+        table.append([row.phrase, row.head, str(max(row.clips.values(), default=0)), *times])
+    return table
+
+
+def _accepts(all_figures: Sequence[Figures]) -> Table:
+    table = [["phrase", "head", "false accept in", "at", "score", "stage 2"]]
+    for row in all_figures:
+        for one in row.accepts[:_NAMED]:
+            second = "" if one.stage2 is None else "lets it through" if one.stage2 else "refuses"
+            table.append([row.phrase, row.head, one.clip, f"{one.seconds:.1f} s", f"{one.score:.4f}", second])
+        if len(row.accepts) > _NAMED:
+            table.append([row.phrase, row.head, f"… and {len(row.accepts) - _NAMED} more: --json names all", "", "", ""])
+    return table
+
+
+def plain(head: str, all_figures: Sequence[Figures]) -> str:
+    """Aligned columns, for a terminal."""
+    blocks = [head]
+    for table in tables(all_figures):
+        widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
+        blocks.append("\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table))
+    return "\n\n".join([*blocks, "\n".join(WHAT)])
+
+
+def markdown(head: str, all_figures: Sequence[Figures]) -> str:
+    blocks = [head]
+    for first, *rest in tables(all_figures):
+        lines = [first, ["---"] * len(first), *rest]
+        blocks.append("\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |" for line in lines))
+    return "\n\n".join([*blocks, "\n".join(f"- {line}" for line in WHAT)])
+
+
+def document(head: str, data: Path, all_figures: Sequence[Figures]) -> dict[str, Any]:
+    """Everything, in plain values; keys may be added, none changes its meaning. Times are milliseconds, rates 0 … 1."""
+    return {"voiced": __version__, "head": head, "data": str(data), "figures": [asdict(row) for row in all_figures], "what": list(WHAT)}
+
+
+def can_plot() -> None:
+    """Raises UsageError where matplotlib is not installed."""
+    if importlib.util.find_spec("matplotlib") is None:
+        raise UsageError("--plot", "draws with matplotlib, which is not installed", "pip install matplotlib, or leave --plot out")
+
+
+def plot(path: Path, all_figures: Sequence[Figures]) -> None:
+    """The curves as a PNG: false accepts an hour to the right (logarithmic), the share missed upwards."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(8, 6))
+    for row in all_figures:
+        for curve in row.curves:
+            axes.step([max(x, 0.05) for x in curve.accepts_an_hour], [100 * y for y in curve.missed], where="post", label=curve.label)
+    axes.set_xscale("log")
+    axes.set_xlabel("false accepts an hour (0.05 stands for none)")
+    axes.set_ylabel("phrases missed, %")
+    axes.set_ylim(0, 30)
+    axes.grid(True, alpha=0.3)
+    axes.legend(fontsize="small")
+    figure.tight_layout()
+    figure.savefig(path, dpi=120)
+    pyplot.close(figure)

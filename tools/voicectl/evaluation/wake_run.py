@@ -1,0 +1,186 @@
+"""One head measured: its scores, its false accepts, what the cascade makes of them, and its times.
+
+What lives here: the order of the measurement. What must not: how clips, peaks or tables are made (wake_clips, wake_measure, wake_report).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from voiced.api import Library, ModelError, Settings, default_library, to_ms, to_samples
+
+from .scores import Rate, share
+from .wake_clips import Judged, scores_by_clip
+from .wake_measure import HOP, Answer, Cascade, Peak, best_of, first_crossing, head_scores, peaks, points
+from .wake_report import Accept, Curve, Figures
+
+_LEAST = 0.02
+"""Peaks lower than that are not counted: a threshold there would be no threshold."""
+_CURVE_POINTS = 400
+
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class HeadFile:
+    """id: of the model, as the library has it; `compared` where it is somebody else's, measured beside ours by its first stage alone."""
+
+    phrase: str
+    id: str
+    path: Path
+    compared: bool = False
+
+
+def heads_of(library: Library, phrases: Sequence[str], recorded: Sequence[str]) -> list[HeadFile]:
+    """Our heads of these phrases (none: of all that there are recordings of), each with openWakeWord's beside it where that is fetched.
+
+    Raises ModelError for a phrase without a head.
+    """
+    ids = {model.id for model in library.models() if model.role == "wake-head"}
+    wanted = phrases or [phrase for phrase in recorded if head_id(phrase) in ids]
+    if not wanted:
+        raise ModelError("wake eval", "no head is of a phrase that the recordings have", "name one by --head FILE --phrase PHRASE")
+    found = []
+    for phrase in wanted:
+        found.append(HeadFile(phrase, head_id(phrase), library.find(head_id(phrase), "wake-head").files["model"]))
+        for other in (f"{head_id(phrase)}-openwakeword", f"hey-{head_id(phrase)}-openwakeword"):
+            if other in ids:
+                try:
+                    found.append(HeadFile(phrase, other, library.find(other).files["model"], compared=True))
+                except ModelError:  # not fetched
+                    continue
+    return found
+
+
+def head_id(phrase: str) -> str:
+    return phrase.replace("'", "").replace(" ", "-")
+
+
+def library_with(head: Path, phrase: str, folder: Path, models_path: str) -> Library:
+    """The usual library, with this file as the phrase's head; `folder` is empty and its caller's. Raises ModelError where it is none."""
+    if not head.is_file():
+        raise ModelError(str(head), "there is no such head file", "voicectl wake train makes one")
+    name = f"{head_id(phrase)}.onnx"
+    shutil.copyfile(head, folder / name)
+    digest = hashlib.sha256(head.read_bytes()).hexdigest()
+    usual = default_library(models_path)
+    (folder / "manifest.yaml").write_text(
+        f"version: 1\nbases: {{}}\nmodels:\n  {head_id(phrase)}:\n    role: wake-head\n    kind: head\n    licence: the user's\n"
+        f"    about: {phrase}\n    files:\n      model: {{name: {name}, bytes: {head.stat().st_size}, sha256: {digest}}}\n"
+        "    sources:\n      - directory: .\n",
+        encoding="utf-8",
+    )
+    return Library([folder, *usual.search], usual.cache)
+
+
+def measured(
+    head: HeadFile,
+    said: dict[str, Judged],
+    foreign: Judged,
+    settings: Settings,
+    threshold: float,
+    cascade: Cascade | None,
+    progress: Progress,
+) -> Figures:
+    """Everything about one head. `said` by condition, the clean one first."""
+    hops = settings.wake.phrases[0].hops
+    refractory = to_samples(settings.wake.refractory_ms) // HOP
+    foreign_peaks = peaks(foreign, head_scores(head.path, foreign), hops=hops, refractory_hops=refractory, least=_LEAST)
+    scores = {name: head_scores(head.path, judged) for name, judged in said.items()}
+    best = {name: best_of(judged, scores[name], hops) for name, judged in said.items()}
+    false_scores = [peak.score for peak in foreign_peaks]
+    true_scores = {name: [peak.score for peak in found] for name, found in best.items()}
+    accepts = [peak for peak in foreign_peaks if peak.score >= threshold]
+    clean = next(iter(said))
+    label = f"{head.phrase} ({head.id})"
+    figures = Figures(
+        phrase=head.phrase,
+        head=head.id,
+        hours=foreign.hours,
+        foreign_clips=len(foreign.clips),
+        clips={name: len(judged.clips) for name, judged in said.items()},
+        threshold=threshold,
+        stage1=tuple(points(false_scores, true_scores, foreign.hours)),
+        stage1_accepts=len(accepts),
+        stage1_missed=_missed({name: [score >= threshold for score in found] for name, found in true_scores.items()}),
+        crossing_ms=_crossing_ms(said[clean], scores[clean], threshold, hops),
+        accepts=tuple(_accept(peak, None) for peak in accepts),
+        curves=(_curve(f"{label}, stage 1", false_scores, true_scores[clean], foreign.hours),),
+    )
+    if cascade is None:
+        return figures
+    answers = {name: _heard(cascade, judged, best[name], threshold, progress, f"{label} {name}") for name, judged in said.items()}
+    asked = _asked(cascade, accepts, progress, f"{label} false accepts")
+    passed = [peak.score for peak, answer in zip(accepts, asked, strict=True) if answer.accepted]
+    kept = {name: [peak.score * answer.accepted for peak, answer in zip(best[name], answers[name], strict=True)] for name in said}
+    woken = [(answer, clip) for answer, clip in zip(answers[clean], said[clean].clips, strict=True) if answer.accepted]
+    return replace(
+        figures,
+        cascade=tuple(points(passed, kept, foreign.hours)),
+        cascade_accepts=len(passed),
+        cascade_missed=_missed({name: [answer.accepted for answer in found] for name, found in answers.items()}),
+        stage2_passes=share([answer.accepted for answer in asked if answer.heard]),
+        stage2_loses=share([not answer.accepted for name in said if name != "0 dB" for answer in answers[name] if answer.heard]),
+        confirmed_ms=_spread([to_ms(answer.sample - clip.end) for answer, clip in woken]),
+        phrase_end_ms=_spread([to_ms(answer.phrase_end - clip.end) for answer, clip in woken]),
+        accepts=tuple(_accept(peak, answer) for peak, answer in zip(accepts, asked, strict=True)),
+        curves=(*figures.curves, _curve(f"{label}, cascade from {threshold:g}", passed, kept[clean], foreign.hours)),
+    )
+
+
+def _heard(cascade: Cascade, judged: Judged, best: Sequence[Peak], threshold: float, progress: Progress, what: str) -> list[Answer]:
+    """The cascade's answer to each clip; where stage 1 crossed nowhere it need not be asked."""
+    nothing = Answer(False, False, 0, 0, "the first stage did not cross its threshold")
+    answers = []
+    for at, (clip, peak) in enumerate(zip(judged.clips, best, strict=True)):
+        answers.append(cascade.hear(clip) if peak.score >= threshold else nothing)
+        progress(what, at + 1, len(best))
+    return answers
+
+
+def _asked(cascade: Cascade, crossings: Sequence[Peak], progress: Progress, what: str) -> list[Answer]:
+    answers = []
+    for at, peak in enumerate(crossings):
+        answers.append(cascade.ask(peak.clip, peak.hop))
+        progress(what, at + 1, len(crossings))
+    return answers
+
+
+def _missed(woke: dict[str, list[bool]]) -> dict[str, Rate]:
+    rates = {name: share([not each for each in found]) for name, found in woke.items()}
+    return {name: rate for name, rate in rates.items() if rate}
+
+
+def _crossing_ms(judged: Judged, scores: NDArray[np.float32], threshold: float, hops: int) -> tuple[float, float] | None:
+    """From the phrase's end to the end of the first hop of a crossing."""
+    found = []
+    for clip, track in zip(judged.clips, scores_by_clip(judged, scores), strict=True):
+        if (at := first_crossing(track, threshold, hops)) is not None:
+            found.append(to_ms((at + 1) * HOP - clip.end))
+    return _spread(found)
+
+
+def _spread(values: Sequence[float]) -> tuple[float, float] | None:
+    return (float(np.quantile(values, 0.5)), float(np.quantile(values, 0.9))) if len(values) else None
+
+
+def _accept(peak: Peak, answer: Answer | None) -> Accept:
+    return Accept(peak.clip.name, peak.clip.kind, peak.sample / 16_000, peak.score, None if answer is None else answer.accepted)
+
+
+def _curve(label: str, false_scores: Sequence[float], true_scores: Sequence[float], hours: float) -> Curve:
+    """At thresholds just above each of the highest false accepts."""
+    found = sorted(false_scores, reverse=True)[:_CURVE_POINTS]
+    rates: list[float] = []
+    missed: list[float] = []
+    true = np.array(true_scores)
+    for accepts, over in enumerate([*found, 0.0]):
+        rates.append(accepts / hours)
+        missed.append(float((true <= over).mean()))
+    return Curve(label, tuple(rates), tuple(missed))
