@@ -44,6 +44,13 @@ _ENDINGS = ("o", "ing", "um", "ack", "oid", "een", "ful")
 _FRAMES = ("hi {}", "hey {}", "{} baby", "the {} is", "my {}", "a {} of")
 _WANTED = 50
 
+_EVERYDAY = """yes, no, hello, good morning, thank you, sorry, please, maybe, what, where is it, stop it, come on, all right,
+    never mind, wait, look, listen, one, two, three, twelve, eleven, Monday, Friday, August, mother, water, coffee,
+    dinner, kitchen, window, weather, music, movie, money, number, paper, people, picture, problem, question, school,
+    summer, table, ticket, today, together, tomorrow, tonight, under, very, yesterday, believe, remember, another,
+    anything, family, minute, story, body, letter, okay then, happy, heavy, open, over"""
+"""What fills the list of a phrase too short to be changed."""
+
 
 def near_words(phrase: str) -> list[str]:
     """At least fifty, the ones by hand first; none has the phrase in it. Raises UsageError for a phrase without a letter."""
@@ -51,8 +58,9 @@ def near_words(phrase: str) -> list[str]:
     by_hand = [entry for entry in (" ".join(each.split()) for each in BY_HAND.get(plain, "").split(",")) if entry]
     made = _made(plain)
     frames = [frame.format(word) for frame in _FRAMES for word in made]
+    everyday = [" ".join(each.split()) for each in _EVERYDAY.split(",")]
     found: list[str] = []
-    for word in dict.fromkeys((*by_hand, *made, *frames)):
+    for word in dict.fromkeys((*by_hand, *made, *frames, *everyday)):
         if len(found) >= max(_WANTED, len(by_hand)):
             break
         if not re.search(rf"\b{re.escape(plain)}", word.lower()):
