@@ -19,6 +19,7 @@ import pytest
 from httpserver import Files, serve
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from voiced import models
 from voiced.download import download, write_error
 from voiced.errors import FetchError, ModelError
 from voiced.fetch import moonshine_tokens
@@ -238,7 +239,6 @@ def test_an_archive_becomes_a_model(server: Files, tmp_path: Path) -> None:
     assert library.verify("toy") == ()
     assert left_over(library.cache) == []
     library.fetch("toy")
-    library.fetch_all(["toy"])
     assert len(server.requests) == 1
 
 
@@ -253,9 +253,21 @@ def test_a_damaged_file_is_fetched_again(server: Files, tmp_path: Path) -> None:
     library.fetch("toy")
     assert library.verify("toy") == ()
     model.write_bytes(MODEL[:9])
-    library.fetch_all(["toy"])
+    library.fetch("toy")
     assert library.verify("toy") == ()
     assert len(server.requests) == 3
+
+
+def test_the_set_up_mends_a_damaged_model(server: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`python -m voiced.models fetch`, which tools/run calls: a byte that flipped changes no size."""
+    packed = tar_of(model_bin=MODEL, tokens_txt=TOKENS)
+    server.content["toy.tar.bz2"] = packed
+    library = toy(tmp_path, server.base, archive_source(packed))
+    library.fetch("toy").files["model"].write_bytes(MODEL[:-1] + b"?")
+    monkeypatch.setattr(models, "DEFAULT_IDS", ("toy",))
+    monkeypatch.setattr(models, "default_library", lambda: library)
+    assert models.main(["fetch"]) == 0
+    assert library.verify("toy") == ()
 
 
 def test_files_without_a_checksum_are_recorded_from_an_archive_that_has_one(server: Files, tmp_path: Path) -> None:

@@ -82,6 +82,24 @@ def test_a_fault_of_ours_is_one_line_and_the_traceback_for_who_asks() -> None:
     assert (done.returncode, done.stderr) == (70, line)
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [["--json"], ["--pace", "realtime"], ["--pace", "max", "--demo"], ["--json", "--check-config", str(GOOD)]],
+)
+def test_options_that_go_with_another_one(arguments: list[str]) -> None:
+    code, said = voiced(*arguments)
+    assert code == 2
+    assert f"voiced: error: {arguments[0]} goes with --input" in said
+
+
+def test_an_address_that_is_none_is_usage_or_a_mistake_in_the_settings(tmp_path: Path) -> None:
+    said = "expected a local bus (unix:…), got the transport 'tcp'"
+    assert voiced("--bus", "tcp:host=x", "--demo") == (2, f"voiced: tcp:host=x: {said}\n")
+    config = tmp_path / "voiced.yaml"
+    config.write_text("bus: {address: 'tcp:host=x'}")
+    assert voiced("--config", config) == (78, f"voiced: bus.address: {said}; see the comment in config/voiced.yaml\n")
+
+
 def test_a_role_without_its_descriptor_is_usage() -> None:
     code, said = voiced(":lane")
     assert code == 2

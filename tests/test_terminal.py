@@ -87,7 +87,7 @@ def width(text: str) -> int:
 def test_on_a_pipe_each_event_is_a_line() -> None:
     assert on_pipe(TURN).split("\n") == [
         "    1.00 s  wake     jarvis (0.99)",
-        "    1.50 s  speech   ",
+        "    1.50 s  speech",
         "    2.00 s  partial  turn on …",
         "    2.50 s  partial  turn on the lights …",
         "    3.00 s  endpoint end token, 200 ms after the last speech",
@@ -131,7 +131,7 @@ def test_on_a_terminal_partials_are_rewritten_in_place(on_terminal: OnTerminal) 
     shown = on_terminal(TURN)
     assert rows(shown) == [
         "    1.00 s  wake     jarvis (0.99)",
-        "    1.50 s  speech   ",
+        "    1.50 s  speech",
         "    3.00 s  endpoint end token, 200 ms after the last speech",
         "    3.00 s  final    Turn on the lights.  (second pass, 42 ms)",
         "",
@@ -219,6 +219,18 @@ def test_a_json_line_is_one_line_and_the_event(text: str) -> None:
 
 def test_a_json_line_can_be_read_by_a_person() -> None:
     assert json_line(Partial(1, 1, "zwölf 灯")) == '{"event": "Partial", "sample": 1, "turn": 1, "text": "zwölf 灯"}'
+
+
+def test_a_line_ends_with_its_last_word(on_terminal: OnTerminal) -> None:
+    assert not [line for line in on_pipe(TURN, "desk", several=True).splitlines() if line != line.rstrip()]
+    assert rows(on_terminal(TURN))[1] == "    1.50 s  speech"
+
+
+@pytest.mark.parametrize("columns", [1, 12, 31])
+def test_a_terminal_too_narrow_to_rewrite_a_row_gets_lines(on_terminal: OnTerminal, columns: int) -> None:
+    shown = on_terminal(TURN[2:4], columns)
+    assert "\r" not in shown
+    assert rows(shown) == ["    2.00 s  partial  turn on …", "    2.50 s  partial  turn on the lights …", ""]
 
 
 # ── the printer ────────────────────────────────────────────────────────────────────────────────────────────────────────

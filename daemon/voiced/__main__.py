@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     prepare_output()
     try:
         try:
-            return run(parser().parse_args(arguments))
+            return run(parse(arguments))
         finally:
             sys.stdout.flush()  # here, where it can still be said that it failed
     except ConfigError as error:
@@ -79,7 +79,7 @@ def child_main(role: str, fd: int) -> int:
 def parser() -> argparse.ArgumentParser:
     epilog = (
         "Exit codes: 0 done, 2 usage, 65 bad audio, 66 model missing or corrupt, 69 no bus, 70 our own fault, "
-        "74 sound device or full disk, 78 bad settings."
+        "74 sound device or full disk, 78 bad settings, 130 interrupted."
     )
     top = argparse.ArgumentParser(
         "voiced", description="Voice daemon: wake phrase, live partials, endpoint, final text on D-Bus.", epilog=epilog
@@ -104,22 +104,32 @@ def parser() -> argparse.ArgumentParser:
     what.add_argument("--input", metavar="FILE", nargs="+", help="hear these files instead of a microphone, then exit")
     what.add_argument("--demo", action="store_true", help="hear the recording that comes with voiced, at the pace of speech, then exit")
     what.add_argument("--show", action="store_true", help="the daemon, and on this terminal what it hears")
-    top.add_argument(
-        "--pace", choices=("max", "realtime"), default="max", help="with --input: as fast as it goes (default), or as it was spoken"
-    )
+    top.add_argument("--pace", choices=("max", "realtime"), help="with --input: as fast as it goes (max, the default), or as it was spoken")
     top.add_argument("--json", action="store_true", help="with --input, --demo or --show: one JSON object a line")
     return top
 
 
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """Exits with 2 where they are wrong, by themselves or together."""
+    top = parser()
+    options = top.parse_args(arguments)
+    if options.pace and not options.input:
+        top.error("--pace goes with --input")
+    if options.json and not (options.input or options.demo or options.show):
+        top.error("--json goes with --input, --demo or --show")
+    return options
+
+
 def run(options: argparse.Namespace) -> int:
+    from . import boards
     from . import settings as table
 
     if options.check_config:
-        table.read(options.check_config, options.board or "")
-        print(f"{options.check_config}: no mistakes")
+        checked = table.read(options.check_config, options.board or "")
+        print(f"{options.check_config}: no mistakes (board: {boards.board(options.board or checked.placement.board).name})")
         return 0
     settings = table.read(table.find_config(options.config), options.board or "")
-    if options.input and options.pace == "max":
+    if options.input and options.pace != "realtime":
         from .files import hear_files
 
         return hear_files(settings, options.input, as_json=options.json)

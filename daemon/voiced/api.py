@@ -11,14 +11,15 @@ from . import __version__
 from .bus.client import Changed, Client, Heard, Presence, Unknown
 from .bus.private import find_bus
 from .desk import Published
-from .errors import BusError, FetchError, InputError, ModelError, UsageError, VoicedError
-from .events import Endpoint, Event, Final, Partial, TextSource, TurnClosed, Wake, WakeRefused, Words, encode
+from .errors import BusError, FetchError, InputError, InternalError, ModelError, OutputError, UsageError, VoicedError
+from .events import CloseReason, Endpoint, Event, Final, Partial, TextSource, TurnClosed, Wake, WakeRefused, Words, encode
+from .journal import trace
 from .models import DEFAULT_IDS, Library, default_library
 from .progress import bar
 from .runtime_dir import runtime_directory
 from .segments import SegmentRules, segments
 from .settings import Settings, defaults
-from .terminal import Conversation, json_line, reader_gone
+from .terminal import Conversation, json_line, prepare_output, reader_gone
 from .units import HARD_CAP_MS, RATE, to_ms, to_samples
 
 if TYPE_CHECKING:
@@ -54,10 +55,10 @@ else:
 
 
 __all__ = [
-    "DEFAULT_IDS", "END_TOKEN", "HARD_CAP_MS", "RATE", "STREAMING", "AudioFrame", "BusError", "Changed", "Client", "Conversation",
-    "Endpoint", "Event", "FetchError", "Final", "Heard", "InputError", "Library", "ModelError", "Partial", "Pipeline", "Port",
-    "Presence", "Published", "Samples", "SegmentRules", "Settings", "TextSource", "Transducer", "TurnClosed", "Unknown", "UsageError",
-    "Vad", "VoicedError", "Wake", "WakeFeatures", "WakeRefused", "Words", "__version__", "bar", "default_library", "defaults", "encode",
-    "find_bus", "json_line", "open_session", "pipeline", "probe", "provider", "read_audio", "reader_gone", "runtime_directory",
-    "segments", "to_ms", "to_samples", "windows",
+    "DEFAULT_IDS", "END_TOKEN", "HARD_CAP_MS", "RATE", "STREAMING", "AudioFrame", "BusError", "Changed", "Client", "CloseReason",
+    "Conversation", "Endpoint", "Event", "FetchError", "Final", "Heard", "InputError", "InternalError", "Library", "ModelError",
+    "OutputError", "Partial", "Pipeline", "Port", "Presence", "Published", "Samples", "SegmentRules", "Settings", "TextSource",
+    "Transducer", "TurnClosed", "Unknown", "UsageError", "Vad", "VoicedError", "Wake", "WakeFeatures", "WakeRefused", "Words",
+    "__version__", "bar", "default_library", "defaults", "encode", "find_bus", "json_line", "open_session", "pipeline", "prepare_output",
+    "probe", "provider", "read_audio", "reader_gone", "runtime_directory", "segments", "to_ms", "to_samples", "trace", "windows",
 ]  # fmt: skip

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -18,11 +19,11 @@ from pathlib import Path
 from typing import Any
 
 from . import __version__, placement
-from .bus.address import is_system, session_address
+from .bus.address import entries, is_system, session_address
 from .bus.private import find_bus, start_private_bus
 from .bus.service import Service
 from .desk import News, PlacementRow, Published
-from .errors import BusError, InputError, InternalError, UsageError
+from .errors import BusError, ConfigError, InputError, InternalError, UsageError
 from .knobs import fits, rows
 from .runtime_dir import runtime_directory
 from .settings import BusSettings, LaneSettings, Settings
@@ -84,7 +85,8 @@ async def _run(settings: Settings, options: argparse.Namespace, directory: Path,
             printer.say(f"A recording of two turns and some talk between them, heard at the pace of speech by voiced {__version__}.")
             if address:
                 where = f"a private bus, {address}, since no session bus is here" if private else "D-Bus"
-                printer.say(f"In a second terminal, `voicectl watch` shows the same from {where}.")
+                beside = "voicectl" if shutil.which("voicectl") else str(Path(sys.executable).parent / "voicectl")
+                printer.say(f"In a second terminal, `{beside} watch` shows the same from {where}.")
         await _first(told.wait(), supervisor.start())
         if not told.is_set():
             notifier.ready("listening")
@@ -125,6 +127,11 @@ async def _start_bus(
     """Connects and serves; returns the address, whether that bus is our own, and what serves ("" and None where a demonstration goes
     on without a bus)."""
     wanted = wanted_bus(options, settings.bus)
+    if wanted and wanted == settings.bus.address:
+        try:
+            entries(wanted)
+        except BusError as error:
+            raise ConfigError("bus.address", error.what, "see the comment in config/voiced.yaml") from None
     try:
         address = find_bus(wanted)
         revive = None
@@ -133,14 +140,15 @@ async def _start_bus(
             private = start_private_bus()
             stack.callback(private.close)
             address, revive = private.address, private.ensure
-            log.info("no session bus here: a private one is at %s, where voicectl finds it", address)
         service = Service(supervisor, address, library=settings.bus.library, unicast=is_system(address), revive=revive)
         await service.start()
     except BusError as error:
-        if not optional:
+        if not optional or error.exit_code == UsageError.exit_code:
             raise
         print(f"voiced: {error}; going on without a bus", file=sys.stderr)
         return "", False, None
+    if revive is not None:
+        log.info("no session bus here: a private one is at %s, where voicectl finds it", address)
     serving = asyncio.create_task(service.run())
 
     async def stop() -> None:

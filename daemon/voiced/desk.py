@@ -25,6 +25,8 @@ class LaneView:
     source: str
     turn: int = 0
     """The open turn, 0 where there is none."""
+    reason: str = ""
+    """Why its health is what it is, one line; empty where there is nothing to say."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from typing import Any
 from . import placement, wire
 from .children import ENVIRONMENT, ended
 from .errors import ModelError, VoicedError
-from .events import decode
+from .events import Wake, decode
 from .runtime_dir import runtime_directory
 from .settings import Settings, to_plain
 from .terminal import Conversation, json_line
@@ -46,8 +46,16 @@ def hear_files(settings: Settings, files: Sequence[str], *, as_json: bool) -> in
 
 def _print(link: wire.Link, child: subprocess.Popen[bytes], files: Sequence[str], as_json: bool) -> int:
     conversation = Conversation(sys.stdout)
-    code, loading, file, named = 0, "", "", ""
+    code, loading, file = 0, "", ""
+    headed = woken = True
     coming = iter(files)
+
+    def head() -> None:
+        nonlocal headed
+        if not headed:
+            conversation.say(f"── {file}")
+            headed = True
+
     while True:
         try:
             message = link.receive()
@@ -60,24 +68,26 @@ def _print(link: wire.Link, child: subprocess.Popen[bytes], files: Sequence[str]
             case {"loading": loading}:
                 pass
             case {"next": True}:  # one at a time: a thousand names are more than a message
+                if not (woken or as_json):
+                    head()
+                    conversation.say("no wake phrase heard")
                 following = next(coming, None)
                 if following is None:
                     return code
-                file = following
+                file, woken, headed = following, False, False
                 link.send_all({"file": os.fsencode(file).hex()})  # as bytes: a name need not be text
             case {"event": plain}:
                 event: Any = decode(plain)
+                woken = woken or isinstance(event, Wake)
                 if as_json:
                     print(json_line(event, file=file))
                     continue
-                if named != file:
-                    conversation.say(f"── {file}")
-                    named = file
+                head()
                 conversation.show(event)
             case {"remark": line}:
                 print(f"voiced: {file}: {line}", file=sys.stderr)
             case {"refused": line, "exit": worst}:
                 print(f"voiced: {line}", file=sys.stderr)
-                code = worst
+                code, woken = worst, True  # whether it was is not known
             case {"failed": line, "exit": worst}:
                 raise VoicedError("", line, code=worst)

@@ -115,16 +115,6 @@ class Library:
             fetch_model(self.model(model_id), self.cache, progress, trust_first_use=trust_first_use)
         return self.find(model_id)
 
-    def fetch_all(self, model_ids: Sequence[str] = DEFAULT_IDS, progress: Progress = silent) -> tuple[Found, ...]:
-        """All of them, fetching what is not there by size: quick where nothing is missing."""
-        found = []
-        for model_id in model_ids:
-            try:
-                found.append(self.find(model_id))
-            except ModelError:
-                found.append(self.fetch(model_id, progress))
-        return tuple(found)
-
     def _places(self, model: Model) -> list[Path]:
         """Folders that may hold its files. The cache comes last: what a user or a distribution put there is meant."""
         named = [source.path for source in model.sources if isinstance(source, Directory)]
@@ -174,7 +164,8 @@ def main(arguments: Sequence[str]) -> int:
             for model in library.models():
                 sys.stdout.write(f"{model.id:28} {model.role:16} {model.licence}\n")
         elif command == "fetch":
-            _ = [library.fetch(model_id, bar(sys.stderr)) for model_id in ids] if ids else library.fetch_all(DEFAULT_IDS, bar(sys.stderr))
+            for model_id in ids or DEFAULT_IDS:
+                library.fetch(model_id, bar(sys.stderr))
         elif command == "verify":
             for model_id in ids or DEFAULT_IDS:
                 library.verify(model_id)

@@ -25,7 +25,7 @@ _PLAIN, _DIM, _BOLD, _GREEN, _YELLOW, _CYAN = "", "2", "1", "32", "33", "36"
 _CLEAR_LINE = "\r\x1b[K"
 _USUAL_WIDTH = 80
 _LEAST_ROOM = 10
-"""Columns of a partial that are shown at the least: a word. A terminal too narrow for it wraps."""
+"""Columns of a partial that are shown at the least: a word. On a terminal too narrow for it each partial is a line of its own."""
 
 
 def _columns(text: str) -> list[int]:
@@ -92,8 +92,12 @@ class Conversation:
 
     def _line(self, event: Event, lane: str, what: str, text: str, colour: str, *, aside: str = "", stays: bool = True) -> None:
         head = f"{to_ms(event.sample) / 1000:8.2f} s  " + (f"{lane:<10} " if self._several else "") + f"{what:<9}"
+        room = self._width() - len(head) - 1
+        stays = stays or room < _LEAST_ROOM
         if not stays:  # only what fits on one row can be rewritten in place
-            text = _end_of(text, max(_LEAST_ROOM, self._width() - len(head) - 1))
+            text = _end_of(text, room)
+        if not text:
+            head = head.rstrip()
         aside = f"  {self._paint(aside, _DIM)}" if aside else ""
         self._stream.write((_CLEAR_LINE if self._open_line else "") + self._paint(head, _DIM) + self._paint(text, colour) + aside)
         self._open_line = not stays

@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from voicectl.client import _of_lane
 from voiced import events
 from voiced.bus import client as module
 from voiced.bus import interface
@@ -130,13 +131,19 @@ def test_what_is_not_understood_is_passed_on_and_strangers_are_not_believed(
 
 
 def test_a_slow_reader_loses_events_and_they_are_counted(
-    bus: Bus, library: str, go: Go, desk: MemoryDesk, serving: type[Serving], monkeypatch: pytest.MonkeyPatch
+    bus: Bus,
+    library: str,
+    go: Go,
+    desk: MemoryDesk,
+    serving: type[Serving],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(module, "WAITING", 5)
 
     async def test() -> None:
         async with serving(desk, bus.address, library), Client(bus.address, library=library) as client:
-            watching = client.watch()
+            watching = _of_lane(client, None)  # as voicectl watches: it says so
             assert await anext(watching) == Presence(True)
             sent = [desk.publish("kitchen", partial(number)) for number in range(9)]
             while client.lost < 4:
@@ -145,3 +152,4 @@ def test_a_slow_reader_loses_events_and_they_are_counted(
             await watching.aclose()
 
     go(test())
+    assert capsys.readouterr().err == "voicectl: 4 events were missed: they came faster than they were taken\n"

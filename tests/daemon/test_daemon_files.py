@@ -104,6 +104,26 @@ def test_without_json_a_person_reads_it(env: dict[str, str], clock: Path) -> Non
     assert "jarvis" in found.stdout and CLOCK in found.stdout
 
 
+def test_names_that_are_no_text_and_a_file_without_a_phrase(env: dict[str, str], clock: Path, tmp_path: Path) -> None:
+    odd, missing, quiet = tmp_path / "odd\udcff.wav", tmp_path / "missing\udcff\n.wav", tmp_path / "quiet.wav"
+    odd.write_bytes(clock.read_bytes())
+    soundfile.write(quiet, np.zeros(16_000, np.int16), 16_000)
+    found = run("voiced", "--input", quiet, odd, missing, quiet, env=env)
+    assert found.returncode == 65
+    assert found.stderr == f"voiced: {tmp_path}/missing\\udcff\\n.wav: cannot be read: No such file or directory; name an audio file\n"
+    lines = found.stdout.splitlines()
+    assert lines[:3] == [f"── {quiet}", "no wake phrase heard", f"── {tmp_path}/odd\\udcff.wav"]
+    assert lines[-2:] == [f"── {quiet}", "no wake phrase heard"]
+    assert "What time is it?" in lines[-3]
+
+
+def test_a_thousand_files_are_no_more_than_one(env: dict[str, str], tmp_path: Path) -> None:
+    files = [tmp_path / f"{number:0200}.wav" for number in range(1000)]  # 200 kB of names
+    found = run("voiced", "--input", *files, env=env)
+    assert found.returncode == 65
+    assert len(found.stderr.splitlines()) == 1000
+
+
 def test_nothing_is_left_outside_and_no_telemetry_is_begun(env: dict[str, str], clock: Path, tmp_path: Path) -> None:
     """onnxruntime keeps an identity in the scratch and cache directories from the moment on at which it could send anything."""
     own = {name: str(tmp_path / name) for name in ("TMPDIR", "HOME", "XDG_CACHE_HOME")}

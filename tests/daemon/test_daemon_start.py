@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from livedaemon import Listen, Start, run, started_with, until
+from voiced.boards import board
 from voiced.errors import BusError
 from voiced.models import Library, cache_directory
 
@@ -234,7 +235,7 @@ def test_two_lanes_with_a_mistake_each(start: Start, runtime: Path, bus: str, wr
 def test_check_config(env: dict[str, str], write: Write) -> None:
     whole = CHECKOUT / "config" / "voiced.yaml"
     good = run("voiced", "--check-config", whole, env=env)
-    assert (good.returncode, good.stdout, good.stderr) == (0, f"{whole}: no mistakes\n", "")
+    assert (good.returncode, good.stdout, good.stderr) == (0, f"{whole}: no mistakes (board: {board('auto').name})\n", "")
 
     bad = write("vad:\n  onn: 0.5\nendpoint:\n  silence_ms: soon\n")
     found = run("voiced", "--check-config", bad, env=env)

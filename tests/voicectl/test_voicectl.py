@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from livedaemon import Listener, Process, Start, environment, run, until
-from voiced.events import CloseReason, Final, Partial, TurnClosed, Wake
+from livedaemon import Listener, Process, Start, environment, own_bus, run, runtime_of_a_user, until
+from voiced.events import CloseReason, Endpoint, Final, Partial, TurnClosed, Wake
 from voiced.models import DEFAULT_IDS
 
 CLOCK = "What time is it?"
@@ -47,10 +49,10 @@ class Ctl:
     """voicectl --bus ADDRESS …: exit code, output, complaints."""
 
     def __init__(self, env: dict[str, str], bus: str) -> None:
-        self._env, self._bus = env, bus
+        self._env, self.bus = env, bus
 
     def __call__(self, *arguments: str | Path) -> tuple[int, str, str]:
-        found = run("voicectl", "--bus", self._bus, *arguments, env=self._env)
+        found = run("voicectl", "--bus", self.bus, *arguments, env=self._env)
         assert "Traceback" not in found.stderr, found.stderr
         return found.returncode, found.stdout, found.stderr
 
@@ -64,6 +66,8 @@ def test_status_trigger_and_mute(quiet: Process, listener: Listener, ctl: Ctl) -
     code, out, err = ctl("status")
     assert (code, err) == (0, "")
     assert out.startswith("voiced ") and ": ok\n" in out
+    assert out.splitlines()[1] == f"  bus: {ctl.bus}"
+    assert ": 0\n" not in out, "what did not happen is not told"
     assert "lane desk: ok, asleep; hears file:" in out and "for jarvis" in out
     assert f"(main, pid {quiet.pid}," in out
     code, out, _ = ctl("status", "--json")
@@ -85,7 +89,7 @@ def test_status_trigger_and_mute(quiet: Process, listener: Listener, ctl: Ctl) -
     assert ctl("mute", "--lane", "desk") == (0, "", "")
     listener.lane(Muted=True)
     code, out, _ = ctl("status")
-    assert code == 1 and ": muted, muted\n" in out
+    assert code == 1 and ": muted\n" in out and ", muted" not in out.splitlines()[0]
     code, out, err = ctl("trigger")
     assert (code, out) == (74, "")
     assert err.count("\n") == 1 and err.startswith("voicectl: ") and "it has no sound now (muted)" in err
@@ -157,6 +161,55 @@ def test_listen_gives_each_final_to_a_command(asked: Process, start: Start, bus:
     assert (text, lane) == (CLOCK, "desk") and int(turn) > 0
     assert plain.out == f"{CLOCK}\n"
     assert [(line["event"], line["text"], line["lane"]) for line in stamped.objects()] == [("Final", CLOCK, "desk")]
+
+
+def test_listen_leaves_out_what_a_shutdown_broke_off(
+    start: Start, bus: str, listener: Listener, chatter: Path, clock: Path, tmp_path: Path
+) -> None:
+    listening = start("voicectl", "--bus", bus, "listen", "--count", "1")
+    voiced = daemon(start, bus, listener, chatter, tmp_path)
+    turn = listener.trigger()
+    listener.event(Partial, turn)
+    assert voiced.stop() == 0
+    assert listener.event(Endpoint, turn).reason is CloseReason.SHUTDOWN
+    assert listener.event(Final, turn).text, "it was published all the same"
+    listener.mark()
+    daemon(start, bus, listener, clock, tmp_path)
+    assert listening.wait() == 0, listening.err
+    assert listening.out == f"{CLOCK}\n"
+
+
+def test_watch_waits_for_a_bus_that_is_not_there_yet(start: Start, tmp_path: Path) -> None:
+    with runtime_of_a_user() as runtime:
+        waiting = start("voicectl", "--bus", f"unix:path={runtime}/own/bus", "watch")
+        waiting.says("no bus: No such file or directory")
+        assert "; waiting for it" in waiting.err
+        with own_bus(runtime):
+            waiting.says("voicectl: voiced is not there; waiting for it")
+            assert waiting.stop(signal.SIGINT) == 130
+        assert "Traceback" not in waiting.err
+
+
+def test_a_lane_that_is_not_there(quiet: Process, ctl: Ctl) -> None:
+    for command in ("watch", "listen"):
+        code, out, err = ctl(command, "--lane", "kitchen")
+        assert (code, out) == (2, "")
+        assert err.splitlines()[-1] == "voicectl: --lane: expected one of desk; got kitchen"
+    assert ctl("--bus", "nowhere", "watch") == (
+        2,
+        "",
+        "voicectl: nowhere: expected an address such as unix:path=/run/user/1000/bus, got 'nowhere'\n",
+    )
+
+
+def test_what_cannot_be_written_is_one_line(env: dict[str, str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "voicectl", "models", "list"]
+        done = subprocess.run(command, env=env, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 74
+    assert done.stderr == "voicectl: standard output: cannot be written: No space left on device; make room, or send it elsewhere\n"
+    narrow = run("voicectl", "models", "list", env=env | {"PYTHONIOENCODING": "ascii"})
+    assert (narrow.returncode, narrow.stderr) == (0, "")
 
 
 def test_stop_and_cancel_a_turn_that_is_heard(asked: Process, listener: Listener, ctl: Ctl) -> None:

@@ -7,18 +7,24 @@ import asyncio
 import sys
 from collections.abc import Callable, Sequence
 
-from voiced.api import VoicedError, __version__, reader_gone
+from voiced.api import InternalError, OutputError, VoicedError, __version__, prepare_output, reader_gone, trace
 
 from . import asr, client, models, wake
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Returns the exit code: 0 yes, 1 "ran, and the answer is no", else as in voiced.errors; an error is one line on stderr."""
-    options = parser().parse_args(arguments)
-    command: Callable[[argparse.Namespace], int] = options.command
+    prepare_output()
     try:
-        return command(options)
+        try:
+            options = parser().parse_args(arguments)
+            command: Callable[[argparse.Namespace], int] = options.command
+            return command(options)
+        finally:
+            sys.stdout.flush()  # here, where it can still be said that it failed
     except VoicedError as error:
+        if isinstance(error, OutputError):
+            reader_gone()
         print(f"voicectl: {error}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
@@ -26,12 +32,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         reader_gone()
         return 0
+    except Exception as error:
+        said = " ".join(f"{type(error).__name__}: {error}".split())
+        print(f"voicectl: a fault of its own: {said}; report it with what VOICED_TRACE=1 adds to this", file=sys.stderr)
+        trace()
+        return InternalError.exit_code
 
 
 def parser() -> argparse.ArgumentParser:
     epilog = (
         "Exit codes: 0 yes or done, 1 no, 2 usage or no such lane, 65 no recording to measure by, 66 model missing or corrupt, "
-        "69 voiced or its bus is not there, 70 voiced failed, 74 no sound, 75 not fetched."
+        "69 voiced or its bus is not there, 70 voiced failed, 74 no sound or full disk, 75 not fetched, 130 interrupted."
     )
     top = argparse.ArgumentParser("voicectl", description="Client and workbench of voiced.", epilog=epilog)
     top.add_argument("--version", action="version", version=f"voicectl {__version__}")
@@ -57,9 +68,13 @@ def parser() -> argparse.ArgumentParser:
     add("status", "say how voiced is: health, lanes, models, placement, statistics", ask(client.status), lane=False)
     watch = add("watch", "show wakes, partials, endpoints and finals as they happen, until ^C", ask(client.watch))
     watch.add_argument("--count", metavar="N", type=_positive, help="end after N finals")
-    listen = add("listen", "print each final's text, or give it to a command", ask(client.listen))
+    listen = add("listen", "print the text of each turn that was spoken to its end, or give it to a command", ask(client.listen))
     listen.add_argument(
-        "--exec", metavar="CMD", dest="run", help="run CMD by the shell for each final: $1 is the text, VOICED_TURN and VOICED_LANE are set"
+        "--exec",
+        metavar="CMD",
+        dest="run",
+        help="run CMD by the shell for each final: $1 is the text, VOICED_TURN and VOICED_LANE are set; "
+        "one that fails is told, and the next runs",
     )
     listen.add_argument("--count", metavar="N", type=_positive, help="end after N finals")
     trigger = add("trigger", "open a turn without a phrase (push to talk); prints its id", ask(client.trigger))

@@ -12,23 +12,34 @@ import json
 import os
 import sys
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from contextlib import AsyncExitStack, aclosing
 from typing import Any
 
 from voiced.api import (
     BusError,
     Client,
+    CloseReason,
     Conversation,
+    Endpoint,
     Final,
     Heard,
     Presence,
     Published,
     TurnClosed,
+    UsageError,
     find_bus,
     json_line,
 )
 
 NO = 1
+
+LOOK_AGAIN_S = 0.5
+"""Between two looks for a bus that is not there yet."""
+
+SPOKEN_TO_THE_END = frozenset(
+    (CloseReason.END_TOKEN, CloseReason.SILENCE, CloseReason.TOO_LONG, CloseReason.STOPPED, CloseReason.AUDIO_LOST)
+)
+"""How turns close whose text is what somebody meant to say. The text of others (shutdown, restarted) may be half a command."""
 
 
 def connect(options: argparse.Namespace) -> Client:
@@ -39,25 +50,44 @@ def connect(options: argparse.Namespace) -> Client:
     return Client(address)
 
 
+async def arrive(stack: AsyncExitStack, options: argparse.Namespace) -> Client:
+    """A client as soon as there is a bus: for what waits for a daemon anyway."""
+    told = False
+    while True:
+        try:
+            return await stack.enter_async_context(connect(options))
+        except BusError as error:
+            if error.exit_code != BusError.exit_code:  # nothing that waiting would mend
+                raise
+            if not told:
+                print(f"voicectl: {error}; waiting for it", file=sys.stderr, flush=True)
+            told = True
+        await asyncio.sleep(LOOK_AGAIN_S)
+
+
 async def status(options: argparse.Namespace) -> int:
     """0 when every lane hears, else 1: a script can ask."""
     async with connect(options) as client:
-        found = await client.status()
+        found = {"bus": client.address, **await client.status()}
     if options.json:
         print(json.dumps(found, ensure_ascii=False))
     else:
-        print(f"voiced {found['version']}: {found['health']}{', muted' if found['muted'] else ''}")
+        muted = ", muted" if found["muted"] and found["health"] != "muted" else ""
+        print(f"voiced {found['version']}: {found['health']}{muted}")
+        print(f"  bus: {found['bus']}")
         for lane in found["lanes"]:
             turn = f", turn {lane['turn']}" if lane["turn"] else ""
             phrases = ", ".join(lane["phrases"]) or "no phrase"
-            print(f"  lane {lane['name']}: {lane['health']}, {lane['state']}{turn}; hears {lane['source']} for {phrases}")
+            why = f" ({lane['reason']})" if lane.get("reason") else ""
+            print(f"  lane {lane['name']}: {lane['health']}{why}, {lane['state']}{turn}; hears {lane['source']} for {phrases}")
         for role, model in found["models"].items():
             print(f"  {role}: {model}")
         for role, process, pid, tid, wanted, actual, *_ in found["placement"]:
             where = "any core" if not wanted else f"wanted {_cores(wanted)}, runs on {_cores(actual)}"
             print(f"  thread {role} ({process or 'main'}, pid {pid}, tid {tid}): {where}")
         for name, value in sorted(found["statistics"].items()):
-            print(f"  {name}: {value:g}")
+            if value:
+                print(f"  {name}: {int(value) if value == int(value) else format(value, '.3f')}")
     return 0 if found["health"] == "ok" else NO
 
 
@@ -69,8 +99,9 @@ async def watch(options: argparse.Namespace) -> int:
     """Shows events until ^C; the daemon may go and come back meanwhile."""
     conversation = Conversation(sys.stdout, several=options.lane is None)
     finals = 0
-    async with connect(options) as client, aclosing(_of_lane(client, options.lane)) as heard:
-        async for item in heard:
+    async with AsyncExitStack() as stack:
+        client = await arrive(stack, options)
+        async for item in await stack.enter_async_context(aclosing(_of_lane(client, options.lane))):
             if isinstance(item, Presence):
                 where = "listening to voiced" if item.there else "voiced is not there; waiting for it"
                 print(f"voicectl: {where}", file=sys.stderr, flush=True)
@@ -92,11 +123,19 @@ async def watch(options: argparse.Namespace) -> int:
 
 
 async def listen(options: argparse.Namespace) -> int:
-    """Each final as a line of text, or as a run of a command (one at a time: order is kept)."""
+    """Each final of a turn that was spoken to its end, as a line of text or as a run of a command (one at a time: order is kept)."""
     finals = 0
-    async with connect(options) as client, aclosing(_of_lane(client, options.lane)) as heard:
-        async for item in heard:
-            if not (isinstance(item, Published) and isinstance(item.event, Final)):
+    broken_off: set[tuple[str, int]] = set()
+    async with AsyncExitStack() as stack:
+        client = await arrive(stack, options)
+        async for item in await stack.enter_async_context(aclosing(_of_lane(client, options.lane))):
+            if not isinstance(item, Published):
+                continue
+            if isinstance(item.event, Endpoint) and item.event.reason not in SPOKEN_TO_THE_END:
+                broken_off.add((item.lane, item.event.turn))
+            if isinstance(item.event, TurnClosed):
+                broken_off.discard((item.lane, item.event.turn))
+            if not isinstance(item.event, Final) or (item.lane, item.event.turn) in broken_off:
                 continue
             if options.run:
                 await _run(options.run, item, item.event)
@@ -120,8 +159,17 @@ async def _run(command: str, item: Published, final: Final) -> None:
 
 
 async def _of_lane(client: Client, lane: str | None) -> AsyncGenerator[Heard, None]:
+    """What the client hears, of one lane where one is named. UsageError where the daemon has none of that name."""
+    told = 0
     async with aclosing(client.watch()) as heard:
         async for item in heard:
+            if client.lost > told:
+                missed, told = client.lost - told, client.lost
+                print(f"voicectl: {missed} events were missed: they came faster than they were taken", file=sys.stderr, flush=True)
+            if lane is not None and isinstance(item, Presence) and item.there:
+                there = [str(one["name"]) for one in (await client.status())["lanes"]]
+                if lane not in there:
+                    raise UsageError("--lane", f"expected one of {', '.join(there) or '(no lanes)'}; got {lane}")
             if lane is None or not isinstance(item, Published) or item.lane == lane:
                 yield item
 

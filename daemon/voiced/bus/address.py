@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from urllib.parse import unquote_to_bytes
 
-from ..errors import BusError
+from ..errors import BusError, UsageError
 
 SYSTEM_SOCKETS = ("/run/dbus/system_bus_socket", "/var/run/dbus/system_bus_socket")
 
@@ -35,7 +35,8 @@ def system_address(environ: Mapping[str, str] | None = None) -> str:
 def entries(address: str) -> list[tuple[str, bytes]]:
     """(entry, socket name) for each alternative of an address, in order; a name that begins with NUL is abstract.
 
-    BusError for what is no address, and for a transport that is not a local socket.
+    BusError for what is no address, and for a transport that is not a local socket: with the exit code of wrong usage, for
+    no bus that comes later would answer there.
     """
     found = []
     for entry in filter(None, address.split(";")):
@@ -43,18 +44,22 @@ def entries(address: str) -> list[tuple[str, bytes]]:
         pairs = [part.partition("=") for part in rest.split(",") if part]
         options = {key: unquote_to_bytes(value) for key, _, value in pairs}
         if not colon or not all(equals for _, equals, _ in pairs):
-            raise BusError(address, f"expected an address such as unix:path=/run/user/1000/bus, got {entry!r}")
+            raise _no_address(address, f"expected an address such as unix:path=/run/user/1000/bus, got {entry!r}")
         if transport != "unix":
-            raise BusError(address, f"expected a local bus (unix:…), got the transport {transport!r}")
+            raise _no_address(address, f"expected a local bus (unix:…), got the transport {transport!r}")
         if "path" in options:
             found.append((entry, options["path"]))
         elif "abstract" in options:
             found.append((entry, b"\0" + options["abstract"]))
         else:
-            raise BusError(address, f"expected path= or abstract= in a unix address, got {entry!r}")
+            raise _no_address(address, f"expected path= or abstract= in a unix address, got {entry!r}")
     if not found:
-        raise BusError("bus address", f"expected an address such as unix:path=/run/user/1000/bus, got {address!r}")
+        raise _no_address("bus address", f"expected an address such as unix:path=/run/user/1000/bus, got {address!r}")
     return found
+
+
+def _no_address(where: str, what: str) -> BusError:
+    return BusError(where, what, code=UsageError.exit_code)
 
 
 def is_system(address: str, environ: Mapping[str, str] | None = None) -> bool:

@@ -84,6 +84,10 @@ class Client:
         self._owner = ""
         self.lost = 0
 
+    @property
+    def address(self) -> str:
+        return self._address
+
     async def __aenter__(self) -> Client:
         await self._connect()
         return self

@@ -63,6 +63,7 @@ def lane_values(view: LaneView) -> Values:
             "Phrases": list(view.phrases),
             "Source": view.source,
             "Turn": view.turn,
+            "Reason": view.reason,
         },
     )
 

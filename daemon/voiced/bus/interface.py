@@ -144,6 +144,7 @@ LANE = Interface(
         Property("Phrases", "as", "What wakes it."),
         Property("Source", "s", "Where its sound is from."),
         Property("Turn", "t", "The open turn; 0 where none is."),
+        Property("Reason", "s", "Why its health is not ok, in one line; empty where there is nothing to say."),
     ),
 )
 
