@@ -178,7 +178,7 @@ class Connection:
         try:
             (answer,) = await self.ask("RequestName", "su", name, 4)  # DBUS_NAME_FLAG_DO_NOT_QUEUE
         except CallError as error:
-            advice = f"install the D-Bus policy file of voiced, or run as the user it names (this is uid {os.getuid()})"
+            advice = f"put systemd/org.voiced.Voice1.conf into /etc/dbus-1/system.d, or run as the user it names (this is uid {os.getuid()})"
             raise BusError(name, f"the bus refuses the name: {error.what}", advice) from None
         if answer in (1, 4):  # primary owner, already owner
             return

@@ -4,8 +4,10 @@ What lives here: reading and converting audio files, whole or in frames as fast 
 This file alone imports soundfile; frames are streamed, so that a day of sound needs no more memory than a second of it.
 
 WAV, FLAC, Ogg and what else libsndfile knows; any number of channels (mixed), 4 to 192 kHz, integers of 8 to 32 bits or floats.
-16-bit mono at 16 kHz comes out bit for bit. A file cut short is refused, not heard in part; the one exception is a length that a
-streaming writer could not know (0, or the largest there is), which is read to the file's end and said so.
+16-bit mono at 16 kHz comes out bit for bit. A file whose header already promises more than it holds is refused before it is heard.
+One that breaks off later (a damaged frame of FLAC) is heard up to there, and then refused: what was recognised before is sound, and
+nobody takes the rest for silence. The one exception is a length that a streaming writer could not know (0, or the largest there
+is), which is read to the file's end and said so.
 """
 
 from __future__ import annotations
