@@ -149,3 +149,9 @@ def test_it_has_no_memory(counts: Counts) -> None:
     first = same.decide(counts)
     same.decide(TOKEN)
     assert same.decide(counts) is first
+
+
+def test_a_burst_that_has_just_begun_is_not_cut_as_no_speech() -> None:
+    """It is not speech before it has lasted for a while, and it is not nothing either."""
+    assert endpointer().decide(Counts(since_start=5000 * MS, speaking=True)) is None
+    assert endpointer().decide(Counts(since_start=15_000 * MS, speaking=True)) is CloseReason.TOO_LONG

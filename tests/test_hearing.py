@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-from voiced.hearing import Hearing, Verdict
+from voiced.hearing import SCRIBE_PATIENCE_S, Hearing, Verdict
 
 PATIENCE = 3.0
 BEAT = 0.5
@@ -15,7 +15,7 @@ def beats(hearing: Hearing, since: float, seconds: float, *, listened: bool, cam
     count = round(seconds / BEAT)
     for number in range(1, count + 1):
         now = since + number * BEAT
-        hearing.beat(now, round(16_000 * (now if listened else since)), round(25 * (now if came else since)))
+        hearing.beat(now, round(16_000 * (now if listened else since)), round(25 * (now if came else since)), 0, 0)
     return since + count * BEAT
 
 
@@ -35,19 +35,19 @@ def test_sound_that_nobody_listens_to_is_the_lanes_fault() -> None:
     now = beats(hearing, 0.0, 10, listened=True, came=True)
     now = beats(hearing, now, PATIENCE - BEAT, listened=False, came=True)
     assert hearing.judge() is Verdict.HEARS
-    hearing.beat(now + BEAT, 10 * 16_000, round(25 * (now + BEAT)))
+    hearing.beat(now + BEAT, 10 * 16_000, round(25 * (now + BEAT)), 0, 0)
     assert hearing.judge() is Verdict.NO_EAR
 
 
 def test_nothing_is_expected_of_a_lane_without_a_source_and_a_new_one_has_time() -> None:
     hearing = Hearing(PATIENCE)
-    hearing.beat(0.0, 16_000, 25)
-    hearing.beat(1000.0, 16_000, 25)
+    hearing.beat(0.0, 16_000, 25, 0, 0)
+    hearing.beat(1000.0, 16_000, 25, 0, 0)
     assert hearing.judge() is Verdict.HEARS
     hearing.start(1000.0)
-    hearing.beat(1000.0 + PATIENCE - BEAT, 16_000, 25)
+    hearing.beat(1000.0 + PATIENCE - BEAT, 16_000, 25, 0, 0)
     assert hearing.judge() is Verdict.HEARS
-    hearing.beat(1000.0 + PATIENCE, 16_000, 25)
+    hearing.beat(1000.0 + PATIENCE, 16_000, 25, 0, 0)
     assert hearing.judge() is Verdict.NO_SOUND, "not one block"
     hearing.stop()
     assert hearing.judge() is Verdict.HEARS
@@ -58,3 +58,38 @@ def test_a_lane_that_does_not_beat_is_not_judged() -> None:
     hearing.start(0.0)
     beats(hearing, 0.0, PATIENCE - BEAT, listened=False, came=False)
     assert hearing.judge() is Verdict.HEARS, "it is the lane that is stopped, which others see"
+
+
+@given(st.integers(1, 100), st.integers(0, 60))
+def test_a_scribe_that_takes_nothing_of_what_waits_is_the_lanes_fault(waiting: int, beats_on: int) -> None:
+    """Sound comes and is listened to, and no turn would ever open."""
+    hearing = Hearing(PATIENCE)
+    hearing.start(0.0)
+    now = beats(hearing, 0.0, 20, listened=True, came=True)
+    for number in range(1, beats_on + 1):
+        then = now + number * BEAT
+        hearing.beat(then, round(16_000 * then), round(25 * then), waiting, 7)
+    # the first of these beats says that it has taken seven
+    expected = Verdict.HEARS if (beats_on - 1) * BEAT < SCRIBE_PATIENCE_S else Verdict.NO_SCRIBE
+    assert hearing.judge() is expected
+
+
+def test_a_scribe_that_is_slow_but_goes_on_is_left_alone() -> None:
+    hearing = Hearing(PATIENCE)
+    hearing.start(0.0)
+    for number in range(1, 200):
+        now = number * BEAT
+        hearing.beat(now, round(16_000 * now), round(25 * now), 50, number)
+    assert hearing.judge() is Verdict.HEARS
+
+
+def test_a_lane_that_is_begun_again_has_time() -> None:
+    """It counts from nothing, which may be what the one before had come to."""
+    hearing = Hearing(PATIENCE)
+    hearing.start(0.0)
+    hearing.beat(1.0, 16_000, 25, 1, 0)
+    hearing.stop()
+    assert hearing.judge() is Verdict.HEARS
+    hearing.start(1000.0)
+    hearing.beat(1000.0, 16_000, 25, 1, 0)
+    assert hearing.judge() is Verdict.HEARS

@@ -235,7 +235,7 @@ def test_a_wake_into_silence_ends_without_a_final(pipeline: Pipeline, sample: Sa
 def test_a_client_opens_a_turn(pipeline: Pipeline, sample: Samples, quiet: Samples) -> None:
     feeder = Feeder(pipeline)
     feeder.feed(quiet[:16_000])
-    pipeline.ears.command(Trigger)
+    pipeline.ears.command(Trigger(0))
     told = feeder.feed(quiet[:3200], command_of(sample, FIRST), quiet)
     assert [(wake.phrase, wake.phrase_end, wake.sample) for wake in of(Wake, told)] == [("", 16_128, 16_128)]  # the next unit of 16 ms
     (final,) = of(Final, told)
@@ -245,10 +245,10 @@ def test_a_client_opens_a_turn(pipeline: Pipeline, sample: Samples, quiet: Sampl
 def test_a_client_says_that_the_speaker_has_finished(pipeline: Pipeline, sample: Samples, quiet: Samples) -> None:
     """E13: the last word is in the final, though it was spoken this moment."""
     feeder = Feeder(pipeline)
-    pipeline.ears.command(Trigger)
+    pipeline.ears.command(Trigger(0))
     feeder.feed(quiet[:3200], command_of(sample, SECOND))
     at = feeder.at
-    pipeline.ears.command(Stop)
+    pipeline.ears.command(Stop(0))
     told = feeder.feed(quiet[:256])
     (endpoint,) = of(Endpoint, told)
     assert endpoint.reason is CloseReason.STOPPED
@@ -262,12 +262,51 @@ def test_a_cancelled_turn_has_no_final_and_the_next_phrase_wakes(pipeline: Pipel
     """D10."""
     feeder = Feeder(pipeline)
     feeder.feed(phrase_of(sample, FIRST), quiet[:3200], command_of(sample, FIRST)[:16_000])
-    pipeline.ears.command(Cancel)
+    pipeline.ears.command(Cancel(0))
     told = feeder.feed(quiet)
     assert [event.reason for event in of(TurnClosed, told)] == [CloseReason.CANCELLED]
     assert len(told) == 1
     told = feeder.feed(phrase_of(sample, SECOND), quiet[:3200], command_of(sample, SECOND), quiet)
     assert [final.text for final in of(Final, told)] == [SECOND["text"]]
+
+
+def test_a_turn_that_follows_at_once_has_its_rules_too(pipeline: Pipeline, quiet: Samples) -> None:
+    """Trigger, Cancel, Trigger in a still room: the VAD of the turn before must not go to sleep under the next, which nothing would end."""
+    feeder = Feeder(pipeline)
+    feeder.feed(quiet[:16_000])
+    for fact in (Trigger(0, 1), Cancel(0), Trigger(0, 2)):
+        pipeline.ears.command(fact)
+    told = feeder.feed(np.tile(quiet, 15))
+    assert [event.reason for event in of(TurnClosed, told)] == [CloseReason.CANCELLED, CloseReason.NO_SPEECH]
+    (first, second) = of(Wake, told)
+    assert list(pipeline.scribe.triggered) == [(1, first.turn), (2, second.turn)]
+    assert pipeline.idle
+    assert not pipeline.ears.attending
+
+
+def test_asked_again_within_a_turn_the_turn_is_the_answer(pipeline: Pipeline, quiet: Samples) -> None:
+    feeder = Feeder(pipeline)
+    for token in (1, 2):
+        pipeline.ears.command(Trigger(0, token))
+        feeder.feed(quiet[:8000])
+    assert [turn for _, turn in pipeline.scribe.triggered] == [1, 1]
+
+
+def test_what_was_asked_before_its_sound_went_is_not_done_when_sound_returns(pipeline: Pipeline, quiet: Samples) -> None:
+    feeder = Feeder(pipeline)
+    feeder.feed(quiet[:16_000])
+    for _ in range(100_000):
+        pipeline.ears.command(Trigger(0))
+    pipeline.ears.withdraw()
+    assert not feeder.feed(quiet)
+
+
+def test_a_phrase_in_the_refractory_time_leaves_no_vad_awake(pipeline: Pipeline, sample: Samples, quiet: Samples) -> None:
+    feeder = Feeder(pipeline)
+    feeder.feed(phrase_of(sample, FIRST))
+    pipeline.ears.command(Cancel(0))
+    feeder.feed(quiet[:1600], phrase_of(sample, SECOND), quiet)
+    assert not pipeline.ears.attending
 
 
 # ── sound that is lost ─────────────────────────────────────────────────────────────────────────────────────────────────

@@ -53,7 +53,7 @@ boards
 yamlread
 knobs
 wire
-runtime_dir units
+journal runtime_dir units
 errors
 """
 """A room imports only rooms of the lines below its own; `__init__` (the version) stands below them all."""

@@ -67,7 +67,7 @@ set_up() {
     if ready "$1"; then return; fi
     find_python
     need_packages python3-venv libportaudio2 dbus
-    mkdir -p "$venv" || fail "cannot write to $top"
+    { mkdir -p "$venv" && [ -w "$venv" ]; } 2>/dev/null || fail "cannot write to $venv; is it another user's checkout?"
     # One set-up at a time; the lock goes when this shell does.
     exec 9>"$venv/lock"
     if command -v flock >/dev/null; then flock 9; fi
@@ -79,7 +79,7 @@ install_voiced() {
     rm -f "$stamp"
     extras=
     if [ "$1" = test ]; then extras='[dev]'; fi
-    constraints="--constraint=$versions"
+    constraints="--constraint=${versions#"$top"/}"  # below $top, where pip runs: a path of ours may have spaces
     options=
     case $(uname -m) in
         x86_64 | aarch64) ;;
@@ -94,9 +94,9 @@ install_voiced() {
     if [ -n "$clear" ]; then rm -rf "$venv/bin" "$venv/lib" "$venv/lib64" "$venv/include" "$venv/pyvenv.cfg"; fi
     # shellcheck disable=SC2086  # none or one word is meant
     { [ -z "$clear" ] || "$python" -m venv $options "$venv" >&2; } || fail "cannot make the virtual environment $venv"
-    pip() { "$venv/bin/python" -m pip "$@" --disable-pip-version-check --no-input --quiet </dev/null >&2; }
+    pip() { (cd "$top" && exec "$venv/bin/python" -m pip "$@" --disable-pip-version-check --no-input --quiet </dev/null >&2); }
     # shellcheck disable=SC2086
-    pip install $constraints pip 'setuptools >=64' || fail "pip could not reach its index (see above); check the network and pip config list"
+    pip install $constraints pip 'setuptools >=64' || fail "pip failed (see above); where it could not reach its index, check the network and pip config list"
     # pip takes no project that has a setup.cfg alone, so its back end is asked for the development wheel directly (PEP 660).
     # What it leaves behind goes to the environment, not to the checkout.
     build=$venv/build

@@ -15,11 +15,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from . import wire
-from .children import Backoff, Child
+from .children import START_SECONDS, Backoff, Child
 from .desk import PlacementRow
 from .settings import LaneSettings, Settings
 
 log = logging.getLogger("voiced")
+
+OPEN_STALLS = 12
+"""Stall times that a device may take to open, some more than the capture process itself allows it (capture.py)."""
 
 
 @dataclass(slots=True)
@@ -77,13 +80,21 @@ class Captures:
             if device.child:
                 device.child.kill()
         elif device.child:
-            device.child.link.send({"detach": lane.name})
+            device.child.send({"detach": lane.name})
 
     def kill(self, name: str) -> None:
         """Ends a device's process that has stopped working; another takes its place."""
         device = self._devices.get(name)
         if device and device.child:
             device.child.kill()
+
+    def watch(self, now: float) -> None:
+        """Ends a process that has neither opened its device nor said that it cannot: it opens and gives up by a clock of its own."""
+        for device in self._devices.values():
+            patience_s = START_SECONDS + OPEN_STALLS * self._settings.capture.stall_ms / 1000
+            if device.child and not device.opened and now - device.child.started > patience_s:
+                log.error("the capture process of %s does not start", device.name)
+                device.child.kill()
 
     def close(self) -> None:
         self._closing = True
@@ -115,7 +126,7 @@ class Captures:
         assert device.child
         theirs, ours = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            device.child.link.send({"attach": lane}, (theirs.fileno(),))
+            device.child.send({"attach": lane}, (theirs.fileno(),))
         self._sound(lane, ours.detach())
 
     def _said(self, child: Child, message: wire.Message) -> None:
@@ -153,7 +164,7 @@ class Captures:
         device.child = None
         if self._closing:
             return
-        if device.opened:
+        if device.opened or not device.failure:  # it ended without a word
             log.warning("the capture process of %s %s; it is started again", device.name, child.describe_end())
             self._lose(device, "no_device")
         self.restarts += 1

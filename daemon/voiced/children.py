@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from . import placement, wire
+from .errors import InternalError
 
 # glibc gives each thread an arena of its own, 64 MiB of addresses that are never given back; two are enough for two threads.
 # Weights (over 4 MiB) are mapped and unmapped; what a run computes stays in the heap: with glibc's first thresholds of 128 KiB,
@@ -29,8 +30,22 @@ ENVIRONMENT = {
 }
 
 
+def command(role: str, fd: int) -> list[str]:
+    """What runs a process of ours with `fd` for its link. -P: nothing is imported from the folder that we were started in."""
+    return [sys.executable, "-P", "-m", "voiced", f":{role}", str(fd)]
+
+
+def environment() -> dict[str, str]:
+    """What it runs in: a user's own variables stand."""
+    return {**ENVIRONMENT, **os.environ, **placement.environment()}
+
+
+START_SECONDS = 60.0
+"""A process that is not ready says what it loads, a model after the other; the largest on the slowest board takes some seconds."""
+
+
 class Child:
-    """A running `voiced :ROLE`.
+    """A running `voiced :ROLE`. One that cannot be started is one that ends at once: `failure` says why.
 
     on_message   called in the loop for each message; takes over its descriptors
     on_exit      called once in the loop when the process has ended and its last message was heard
@@ -50,25 +65,47 @@ class Child:
         self.started = time.monotonic()
         self.heard = self.started
         """CLOCK_MONOTONIC seconds of its last message."""
-        self.closing = False
         self.status: int | None = None
         self._on_message, self._on_exit = on_message, on_exit
-        self.link, theirs = wire.Link.pair()
+        self.failure = ""
+        self._loop = asyncio.get_running_loop()
+        self._process: subprocess.Popen[bytes] | None = None
+        self.pid = 0
+        self._link: wire.Link | None = None
+        try:
+            self._start(job)
+        except OSError as error:  # too many files or processes: the same as a death, so whoever waits for that tries again
+            self.failure = error.strerror or str(error)
+            self._loop.call_soon(self._not_started)
+
+    def _start(self, job: dict[str, Any]) -> None:
+        self._link, theirs = wire.Link.pair()
         with theirs:
             # a session of its own: ^C in a terminal is for the main process, which ends its children in order
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "voiced", f":{role}", str(theirs.fileno())],
+                command(self.role, theirs.fileno()),
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,
-                env={**ENVIRONMENT, **os.environ, **placement.environment()},
+                env=environment(),
             )
         self.pid = self._process.pid
         self._pidfd = os.pidfd_open(self.pid)
-        self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self._pidfd, self._exited)
-        self._loop.add_reader(self.link.fileno(), self._hear)
-        self.link.send(job)
+        self._loop.add_reader(self._link.fileno(), self._hear)
+        self._link.send(job)
+
+    def send(self, body: dict[str, Any], fds: tuple[int, ...] = ()) -> bool:
+        """As wire.Link.send; False also when it was never started."""
+        return self._link is not None and self._link.send(body, fds)
+
+    def _not_started(self) -> None:
+        if self._process:
+            self._process.kill()
+            self._process.wait()
+        self._unlink()
+        self.status = InternalError.exit_code
+        self._on_exit(self)
 
     @property
     def alive(self) -> bool:
@@ -76,26 +113,19 @@ class Child:
 
     def describe_end(self) -> str:
         """How it ended, in words."""
-        return ended(self.status or 0, self.loading)
+        return f"could not be started: {self.failure}" if self.failure else ended(self.status or 0, self.loading)
 
     def kill(self) -> None:
         """Ends it now; on_exit follows."""
-        if self.alive:
+        if self.alive and self._process:
             self._process.kill()
 
-    def close(self) -> None:
-        """Closes its link, at which it ends by itself; on_exit follows."""
-        self.closing = True
-        if self.alive:
-            self._loop.remove_reader(self.link.fileno())
-            self.link.close()
-
     def _hear(self) -> None:
-        while not self.closing:
+        while self._link:
             try:
-                message = self.link.receive(0)
+                message = self._link.receive(0)
             except EOFError:
-                self._loop.remove_reader(self.link.fileno())
+                self._unlink()
                 return
             if message is None:
                 return
@@ -108,12 +138,17 @@ class Child:
     def _exited(self) -> None:
         self._loop.remove_reader(self._pidfd)
         os.close(self._pidfd)
-        if not self.closing:
-            self._hear()  # what it said before it ended
-            self._loop.remove_reader(self.link.fileno())
-            self.link.close()
+        self._hear()  # what it said before it ended
+        self._unlink()
+        assert self._process
         self.status = self._process.wait()
         self._on_exit(self)
+
+    def _unlink(self) -> None:
+        if self._link:
+            self._loop.remove_reader(self._link.fileno())
+            self._link.close()
+            self._link = None
 
 
 def ended(status: int, loading: str) -> str:

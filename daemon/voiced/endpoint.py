@@ -22,6 +22,7 @@ class Counts:
 
     since_start        samples since the turn began
     since_speech       samples of silence since the last speech; 0 while there is speech; None when there was none yet
+    speaking           a burst is going on, which may become speech or turn out too short to be any
     has_text           the first pass has at least one word
     since_token        samples since the end token's frame; None without one, or when a word followed it
     speech_after_token samples from the token's frame to the end of the last speech
@@ -30,6 +31,7 @@ class Counts:
 
     since_start: int
     since_speech: int | None = None
+    speaking: bool = False
     has_text: bool = False
     since_token: int | None = None
     speech_after_token: int = 0
@@ -73,7 +75,7 @@ class Endpointer:
                 return CloseReason.SILENCE
             if not counts.has_text and silence >= self._no_text:
                 return CloseReason.NO_TEXT
-        elif counts.since_start >= self._no_speech:
+        elif counts.since_start >= self._no_speech and not counts.speaking:
             # words without a VAD that agrees: a whisper, or words that noise made; the silence rule cannot fire for them
             return CloseReason.SILENCE if counts.has_text else CloseReason.NO_SPEECH
         if counts.since_start >= self._too_long:

@@ -54,9 +54,10 @@ class Confirmed:
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
-    """A client opens a turn without a phrase (push-to-talk)."""
+    """A client opens a turn without a phrase (push-to-talk). `token` is told back with the turn that is open then."""
 
     sample: int
+    token: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +213,7 @@ class TurnClosed:
 
 @dataclass(frozen=True, slots=True)
 class OpenTurn:
-    """Start the VAD and a new transducer stream at `first`; the ring has what lies before now."""
+    """Start a new transducer stream at `first`; the ring has what lies before now. The VAD hears already."""
 
     sample: int
     turn: int
@@ -221,7 +222,7 @@ class OpenTurn:
 
 @dataclass(frozen=True, slots=True)
 class CloseTurn:
-    """Stop the transducer and the VAD; the machine sleeps again. With `flush`, answer with FirstPass."""
+    """Stop the transducer; the machine sleeps again. With `flush`, answer with FirstPass."""
 
     sample: int
     turn: int

@@ -14,6 +14,11 @@ class Verdict(Enum):
     HEARS = "hears"
     NO_SOUND = "no sound comes"
     NO_EAR = "sound comes, and nobody listens"
+    NO_SCRIBE = "what is heard is not taken"
+
+
+SCRIBE_PATIENCE_S = 10.0
+"""Its longest single work, the flush of a turn, takes a fraction of a second; a machine that starves it so long has stopped."""
 
 
 class Hearing:
@@ -27,6 +32,7 @@ class Hearing:
         self._expected = False
         self._beat = 0.0
         self._listened = self._came = (0, 0.0)  # how far, and when that was new: position heard; blocks received
+        self._taken = (0, 0.0)  # the same: facts taken by the scribe, while there are any
 
     def start(self, now: float) -> None:
         """The lane has a source from now on."""
@@ -34,11 +40,15 @@ class Hearing:
         self._listened, self._came = (self._listened[0], now), (self._came[0], now)
 
     def stop(self) -> None:
-        """It has none: muted, or its device is gone."""
+        """It has none: muted, its device is gone, or its process is."""
         self._expected = False
+        self._taken = (-1, self._beat)  # whatever process beats next has time
 
-    def beat(self, now: float, position: int, blocks: int) -> None:
+    def beat(self, now: float, position: int, blocks: int, waiting: int, done: int) -> None:
+        """Position heard, blocks received, facts that wait for the scribe, facts that it has taken."""
         self._beat = now
+        if done != self._taken[0] or not waiting:
+            self._taken = done, now
         if position != self._listened[0]:
             self._listened = position, now
         if blocks != self._came[0]:
@@ -46,6 +56,8 @@ class Hearing:
 
     def judge(self) -> Verdict:
         """As of the last beat: of a lane that does not beat nothing is known."""
+        if self._beat - self._taken[1] >= SCRIBE_PATIENCE_S:
+            return Verdict.NO_SCRIBE
         if not self._expected or self._beat - self._listened[1] < self._patience_s:
             return Verdict.HEARS
         return Verdict.NO_SOUND if self._beat - self._came[1] >= self._patience_s else Verdict.NO_EAR

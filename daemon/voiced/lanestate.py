@@ -33,7 +33,7 @@ class LaneState:
     position: int = 0
     position_at: float = field(default_factory=time.monotonic)
     rows: tuple[PlacementRow, ...] = ()
-    triggered: list[asyncio.Future[int]] = field(default_factory=list)
+    triggered: dict[int, asyncio.Future[int]] = field(default_factory=dict)
     ended: bool = False
     told: LaneView | None = None
 

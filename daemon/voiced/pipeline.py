@@ -44,8 +44,11 @@ WAKE_HOP = 1280
 UNIT = 256
 """Ears step on a grid of 16 ms, the greatest length that divides both hops: facts fall on it whatever blocks the source gives."""
 
-RING_SECONDS = 40
-"""The longest turn (30 s), the pre-roll before it, and some seconds that the scribe may lag behind the ears."""
+RING_SECONDS = 60
+"""The longest turn (30 s), the pre-roll before it, and the seconds that the scribe may lag behind the ears (runtime.HEARD_LIMIT)."""
+
+COMMANDS_LIMIT = 16
+"""What clients may ask between two blocks of sound: more than people press, and nothing piles up while there is no sound."""
 
 PHRASE_SAMPLES = 24_064
 """1.5 s in whole VAD windows: what stage 2 looks back on, and more than the VAD needs to settle."""
@@ -128,27 +131,36 @@ class Ears:
         self._ring, self._gate, self._wake, self._vad = ring, gate, wake, vad
         self._phrase_end = to_samples(phrase_end_ms)
         self._crossings = tuple(crossings)
-        self._commands: deque[type[Trigger | Stop | Cancel | AudioLost | Shutdown]] = deque()
+        self._commands: deque[Trigger | Stop | Cancel] = deque(maxlen=COMMANDS_LIMIT)
         self.reset()
 
     def reset(self) -> None:
         self._end: int | None = None
         self._listening = False  # the gate is open and stage 1 holds the last two seconds
-        self._attending = -1  # where the VAD was started, -1 while it sleeps
+        self._attended = -1  # where the VAD was started last: only the ears' thread sets it
+        self._rested = -1  # up to where it may sleep: only the scribe's thread sets it
         self._commands.clear()
         self._vad.reset()
         for stage in (self._gate, self._wake, *self._crossings):
             if stage:
                 stage.reset()
 
-    def command(self, kind: type[Trigger | Stop | Cancel | AudioLost | Shutdown]) -> None:
-        """What a client asks: it becomes a fact at the next sample heard."""
-        self._commands.append(kind)
+    def command(self, fact: Trigger | Stop | Cancel) -> None:
+        """What a client asks: it becomes a fact at the next sample heard, whatever its own `sample` says. From any thread."""
+        self._commands.append(fact)
+
+    def withdraw(self) -> None:
+        """What was asked and is not a fact yet never becomes one: its sound has gone, or its client. From any thread."""
+        self._commands.clear()
 
     def rest(self, sample: int) -> None:
-        """The VAD may sleep, unless it was started again after `sample`."""
-        if self._attending <= sample:
-            self._attending = -1
+        """The VAD may sleep, unless it was started after `sample`. From the scribe's thread."""
+        self._rested = sample
+
+    @property
+    def attending(self) -> bool:
+        """The VAD hears."""
+        return self._attended > self._rested
 
     def hear(self, frame: AudioFrame) -> Iterator[Heard]:
         """Steps over whole units of the sound so far; yields only where there is a fact."""
@@ -162,7 +174,7 @@ class Ears:
         self._end = frame.end
         for sample in range(start - start % UNIT + UNIT, frame.end + 1, UNIT):
             # at two units of three nothing is due
-            if self._commands or not sample % WAKE_HOP or (self._attending >= 0 and not sample % VAD_HOP):
+            if self._commands or not sample % WAKE_HOP or (self.attending and not sample % VAD_HOP):
                 facts = self._step(sample)
                 if facts:
                     yield Heard(sample, frame.arrived_ns, tuple(facts))
@@ -177,11 +189,11 @@ class Ears:
     def _step(self, sample: int) -> list[Sound]:
         facts: list[Sound] = []
         while self._commands:
-            kind = self._commands.popleft()
-            if kind is Trigger and self._attending < 0:
+            fact = replace(self._commands.popleft(), sample=sample)
+            if isinstance(fact, Trigger):  # also where the VAD hears: it must not go to sleep with the turn before
                 self._attend(sample)
-            facts.append(kind(sample))
-        if self._attending >= 0 and sample % VAD_HOP == 0:
+            facts.append(fact)
+        if self.attending and sample % VAD_HOP == 0:
             facts.append(SpeechProbability(sample, self._vad.step(self._ring.padded(sample - VAD_HOP, sample))))
         if self._wake and sample % WAKE_HOP == 0:
             self._score(self._wake, sample, facts)
@@ -207,7 +219,7 @@ class Ears:
 
     def _attend(self, sample: int) -> tuple[float, ...]:
         """Starts the VAD, its state grown on the last 1.5 s, so that it does not matter whether it ran before."""
-        self._attending = sample
+        self._attended = sample
         self._vad.reset()
         last = sample - sample % VAD_HOP
         first = max(last - PHRASE_SAMPLES, -(-self._ring.first // VAD_HOP) * VAD_HOP)
@@ -219,6 +231,7 @@ class Scribe:
 
     rewrite   gives a turn's sound to the second pass: its answer, or None where it comes later by `answer`
     rest      called with a sample when the VAD may sleep (Ears.rest)
+    triggered  (token, turn) of each Trigger that was taken, for whoever asked; the caller empties it
     """
 
     def __init__(
@@ -249,6 +262,8 @@ class Scribe:
         self._ring.reset()
         self._transducer.reset()
         self._windows: list[SpeechProbability] = []  # heard before their turn was opened
+        self.triggered: deque[tuple[int, int]] = deque(maxlen=COMMANDS_LIMIT)
+        self._sample = 0  # heard up to here
         self._deaf_until = 0  # one phrase wakes once, also where its turn was closed at once
         self._fed: int | None = None  # the transducer has heard the sound before it; None while it sleeps
         self._clock: deque[tuple[int, int]] = deque(maxlen=RING_SECONDS * RATE // VAD_HOP)  # (sample, arrived_ns) of this turn
@@ -265,6 +280,7 @@ class Scribe:
         if heard.arrived_ns:
             self._clock.append((heard.sample, heard.arrived_ns))
         out: list[Event] = []
+        self._sample = heard.sample
         for fact in heard.facts:
             match fact:
                 case Candidate():
@@ -274,17 +290,27 @@ class Scribe:
                     self._feed(fact.sample - fact.lost, out)
                     if fact.lost > self._audio_lost:
                         self._obey(self.machine.take(AudioLost(fact.sample - fact.lost)), out)
-                    return out
+                case Trigger():
+                    self._obey(self.machine.take(fact), out)
+                    self.triggered.append((fact.token, self.machine.open_turn))
                 case _:
                     self._obey(self.machine.take(fact), out)
-        self._feed(heard.sample, out)
+        if not any(isinstance(fact, Gap) for fact in heard.facts):
+            self._feed(heard.sample, out)
+        self._may_rest()
         return out
 
     def answer(self, fact: Rewritten | Shutdown | AudioLost | Cancel) -> list[Event]:
         """What comes from outside the sound: the second pass, the lane's end, a dead or muted source."""
         out: list[Event] = []
         self._obey(self.machine.take(fact), out)
+        self._may_rest()
         return out
+
+    def _may_rest(self) -> None:
+        """Asleep, whatever the VAD was started for is over; an open turn always has a VAD that hears, so its rules are always asked."""
+        if self.machine.state is State.ASLEEP:
+            self._rest(self._sample)
 
     def _feed(self, sample: int, out: list[Event]) -> None:
         """Lets the transducer hear up to `sample`, in VAD windows: the same steps whatever the blocks were."""
@@ -305,7 +331,6 @@ class Scribe:
         verdict = self._verifier.verify(Phrase(candidate.phrase, candidate.scores, candidate.speech, sound))
         if not verdict.accepted:
             out.append(WakeRefused(now, candidate.phrase, verdict.score, verdict.why))
-            self._rest(now)
             return
         self._deaf_until = now + self._refractory
         # the VAD has heard what lies between the phrase's end and now
@@ -331,7 +356,6 @@ class Scribe:
                         todo.extend(self.machine.take(FirstPass(sample, turn, self._flush(sample))))
                     self._transducer.reset()
                     self._fed = None
-                    self._rest(sample)
                 case Rewrite(first=first, last=last):
                     held = self._ring.first
                     sound = self._ring.read(max(first, held), max(held, min(last, self._ring.end)))

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import wire
-from .children import Backoff, Child
+from .children import START_SECONDS, Backoff, Child
 from .desk import PlacementRow
 from .events import Rewritten, decode
 from .settings import SecondPassSettings
@@ -80,6 +80,12 @@ class Rewriter:
             self._child.kill()
         self.forget(None)
 
+    def watch(self, now: float) -> None:
+        """Ends a process that neither is ready nor says that it goes on loading."""
+        if self._child and not self.ready and now - self._child.heard > START_SECONDS:
+            log.error("the second pass does not start")
+            self._child.kill()
+
     def children(self) -> list[Child]:
         return [self._child] if self._child else []
 
@@ -107,7 +113,7 @@ class Rewriter:
             return
         request = self._running = self._waiting.popleft()
         body = {"lane": request.lane, "turn": request.turn, "sample": request.sample}
-        if not self._child.link.send(body, (request.fd,)):
+        if not self._child.send(body, (request.fd,)):
             self._child.kill()  # it has one request at a time: a full socket means that it does not read
         self._later(self._hung_s, lambda: self._end_hung(request))
 

@@ -16,7 +16,7 @@ import socket
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
@@ -29,6 +29,7 @@ from .audio import Samples
 from .desk import PlacementRow
 from .errors import InputError, InternalError, VoicedError
 from .events import AudioLost, Cancel, Event, Final, Partial, Rewrite, Rewritten, Shutdown, Stop, Trigger, decode, encode
+from .journal import trace
 from .models import default_library
 from .pipeline import Ears, Heard, Scribe
 from .settings import Settings, from_plain
@@ -38,13 +39,11 @@ from .sources.paced import PacedFile
 BEAT_SECONDS = 0.5
 """The main process counts a lane as hung after some of these without a sign of life."""
 
-HEARD_LIMIT = 2048
-"""Facts that may wait for the scribe. One comes every 32 ms in a turn, so this is a minute: more than the ring holds."""
+HEARD_LIMIT = 512
+"""Facts that may wait for the scribe. One comes every 32 ms in a turn, so this is 16 s; the ring holds a turn (30 s) and more."""
 
 OUTBOX_LIMIT = 1000
 """Events that may wait for a main process that does not read: hours of turns. Partials only replace each other."""
-
-COMMANDS: Mapping[str, type[Trigger | Stop | Cancel]] = {"trigger": Trigger, "stop": Stop, "cancel": Cancel}
 
 
 class Outbox:
@@ -95,16 +94,16 @@ class Lane:
         self._ring = assembly.new_ring()
         self._heard: queue.Queue[Heard | Rewritten | Shutdown | AudioLost | Cancel] = queue.Queue(HEARD_LIMIT)
         self._overrun = 0  # facts that were dropped because the scribe was too slow
+        self._done = 0  # facts that the scribe has taken
         self._behind = False  # it has not been told yet
         self._position = job["position"]
-        self._sources: queue.SimpleQueue[Microphone | PacedFile] = queue.SimpleQueue()
+        self._sources: queue.SimpleQueue[Microphone | Path | None] = queue.SimpleQueue()  # what shall be heard from now on
         self._microphone: Microphone | None = None
-        self._file: PacedFile | None = None
         self._failure: VoicedError | None = None
         self._rows: list[PlacementRow] = []
         self._ears: Ears
         self._scribe: Scribe
-        self._deadlines: OrderedDict[int, float] = OrderedDict()
+        self._deadlines: OrderedDict[int, tuple[float, int]] = OrderedDict()  # by turn: when, and the sample it was asked at
         self._deadline_s = self._settings.second_pass.deadline_ms / 1000
         self._state = "asleep"  # the one that main was told
 
@@ -136,13 +135,18 @@ class Lane:
                 build()
             except VoicedError as error:
                 self._failure = error
-                return
+            except Exception as error:
+                trace()
+                self._failure = InternalError(f"lane {self._lane.name}", f"its {role} cannot be built: {type(error).__name__}: {error}")
             finally:
                 built.set()
+            if self._failure:
+                return
             try:
                 work()
             except BaseException as error:
                 # a lane that is half dead is worse than one that is restarted
+                trace()
                 self._link.send({"crashed": f"{role}: {type(error).__name__}: {error}"})
                 os._exit(InternalError.exit_code)
 
@@ -156,27 +160,43 @@ class Lane:
         self._ears = assembly.ears(self._settings, self._library, self._ring, self._say)
 
     def _hear(self) -> None:
-        source = self._sources.get()
+        source: Microphone | PacedFile | None = None
+        told = False  # main was told that this source gives sound
         while True:
+            if source is None or not self._sources.empty():
+                source, told = self._open(self._sources.get()), False
+                continue
             try:
                 frame = source.read()
             except EOFError:
                 # a file is over, or a capture process has gone: the microphone goes on when it gets the next one's socket
                 self._heard.put(AudioLost(self._position))
                 if isinstance(source, PacedFile):
-                    if not source.closed:
-                        self._link.send({"ended": True})
-                    source = self._sources.get()
+                    self._link.send({"ended": True})
+                    source = None
                 continue
             except InputError as error:
                 self._refuse(error)
-                source = self._sources.get()
+                source = None
                 continue
             if frame is None:
                 continue
             for heard in self._ears.hear(frame):
                 self._hand_over(heard)
             self._position = frame.end
+            told = told or self._link.send({"hears": True})
+
+    def _open(self, wanted: Microphone | Path | None) -> Microphone | PacedFile | None:
+        if not isinstance(wanted, Path):
+            return wanted
+        try:
+            return PacedFile(wanted, self._position, self._settings.capture.block_ms, self._idle)
+        except InputError as error:
+            self._refuse(error)
+            return None
+
+    def _refuse(self, error: InputError) -> None:
+        self._link.send({"refused": str(error), "exit": error.exit_code})
 
     def _hand_over(self, heard: Heard) -> None:
         try:
@@ -216,6 +236,11 @@ class Lane:
             else:
                 events, arrived_ns = self._scribe.answer(item), time.monotonic_ns()
             self._publish(events, arrived_ns)
+            while self._scribe.triggered:
+                token, turn = self._scribe.triggered.popleft()
+                self._link.send({"triggered": token, "turn": turn})
+            self._done += 1
+            self._heard.task_done()
             self._expire()
             if isinstance(item, Shutdown):
                 self._outbox.flush()
@@ -238,16 +263,16 @@ class Lane:
             os.close(fd)
         if not sent:
             return Rewritten(order.sample, order.turn, "", "the second pass cannot be reached")
-        self._deadlines[order.turn] = time.monotonic() + self._deadline_s
+        self._deadlines[order.turn] = time.monotonic() + self._deadline_s, order.sample
         return None
 
     def _patience(self) -> float | None:
-        return max(0.0, next(iter(self._deadlines.values())) - time.monotonic()) if self._deadlines else None
+        return max(0.0, next(iter(self._deadlines.values()))[0] - time.monotonic()) if self._deadlines else None
 
     def _expire(self) -> None:
-        while self._deadlines and next(iter(self._deadlines.values())) <= time.monotonic():
-            turn, _ = self._deadlines.popitem(last=False)
-            self._publish(self._scribe.answer(Rewritten(self._position, turn, "", "the second pass was late")), time.monotonic_ns())
+        while self._deadlines and self._patience() == 0:
+            turn, (_, sample) = self._deadlines.popitem(last=False)
+            self._publish(self._scribe.answer(Rewritten(sample, turn, "", "the second pass was late")), time.monotonic_ns())
 
     # ── the line to the main process ───────────────────────────────────────────────────────────────────────────────────
 
@@ -259,6 +284,7 @@ class Lane:
         beat: dict[str, int] = {
             "position": self._position,
             "waiting": self._heard.qsize(),
+            "done": self._done,
             "overrun": self._overrun,
             "events_lost": self._outbox.lost,
         }
@@ -271,37 +297,34 @@ class Lane:
         """False when the lane shall end at once."""
         match message.body:
             case {"source": "file", "path": path}:
-                self._hear_file(Path(path))
+                self._sources.put(Path(path))
             case {"source": "capture"}:
                 self._hear_capture(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, fileno=message.fds[0]))
             case {"command": "shutdown"}:
                 self._heard.put(Shutdown(self._position))
             case {"command": "hush"}:
+                self._ears.withdraw()
                 self._heard.put(Cancel(self._position))
-                for source in (self._microphone, self._file):
-                    if source:
-                        source.close()
+                if self._microphone:
+                    self._microphone.close()
+                self._sources.put(None)
                 self._link.send({"hushed": True})
             case {"command": "lost"}:
+                self._ears.withdraw()
                 self._heard.put(AudioLost(self._position))
-            case {"command": name}:
-                self._ears.command(COMMANDS[name])
+            case {"command": "trigger", "token": token}:
+                self._ears.command(Trigger(0, token))
+            case {"command": "stop"}:
+                self._ears.command(Stop(0))
+            case {"command": "cancel"}:
+                self._ears.command(Cancel(0))
+            case {"command": "withdraw"}:
+                self._ears.withdraw()
             case {"rewritten": plain}:
                 answer = decode(plain)
                 assert isinstance(answer, Rewritten)
                 self._heard.put(answer)
         return True
-
-    def _hear_file(self, path: Path) -> None:
-        try:
-            self._file = PacedFile(path, self._position, self._settings.capture.block_ms, self._idle)
-        except InputError as error:
-            self._refuse(error)
-        else:
-            self._sources.put(self._file)
-
-    def _refuse(self, error: InputError) -> None:
-        self._link.send({"refused": str(error), "exit": error.exit_code})
 
     def _hear_capture(self, sock: socket.socket) -> None:
         if self._microphone:
@@ -309,11 +332,11 @@ class Lane:
         else:
             job = self._job
             self._microphone = Microphone(sock, channel=self._lane.channel, first=job["position"], first_ns=job["position_ns"])
-            self._sources.put(self._microphone)
+        self._sources.put(self._microphone)
 
     def _idle(self) -> bool:
         """Nothing is open or pending: a file that has come to its end may stop."""
-        return self._scribe.idle and self._heard.empty()
+        return self._scribe.idle and not self._heard.unfinished_tasks
 
 
 def receive_job(link: wire.Link) -> dict[str, Any]:
@@ -356,6 +379,9 @@ def _rewrite_turns(link: wire.Link) -> int:
         stage = assembly.second_pass(settings, default_library(settings.models.path), Path(job["runtime_dir"]), say)
     except VoicedError as error:
         return fail(link, error)
+    except Exception as error:
+        trace()
+        return fail(link, InternalError("the second pass", f"cannot be built: {type(error).__name__}: {error}"))
     link.send({"ready": [asdict(row)]})
     while True:
         try:

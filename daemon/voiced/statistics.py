@@ -54,7 +54,8 @@ class Statistics:
         """Everything, flat: counts, `<latency>_p50` …, and each lane's own counts by `<lane>.<name>`."""
         flat: dict[str, float] = dict(self._counts)
         for name, values in self._latencies.items():
-            flat |= {f"{name}_p{percent}": percentile(values, percent) for percent in PERCENTILES}
+            ordered = sorted(values)  # once: percentile sorts what is sorted in no time
+            flat |= {f"{name}_p{percent}": percentile(ordered, percent) for percent in PERCENTILES}
         for lane, beat in self._lanes.items():
             flat |= {f"{lane}.{name}": value for name, value in beat.items() if isinstance(value, int | float)}
         return flat

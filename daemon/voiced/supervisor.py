@@ -10,6 +10,7 @@ known; a second pass's death fails the turn it was at, whose first-pass text bec
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import os
 import time
@@ -20,7 +21,7 @@ from typing import Any, cast
 
 from . import wire
 from .captures import Captures
-from .children import Child
+from .children import START_SECONDS, Child
 from .desk import HealthChanged, LaneChanged, News, PlacementRow, Published, Snapshot
 from .errors import DeviceError, InternalError, ModelError, VoicedError
 from .events import CloseReason, Event, Rewritten, TurnClosed, Wake, decode, encode
@@ -72,6 +73,7 @@ class Supervisor:
         self._lanes = {
             lane.name: LaneState(lane, Ledger(base + slot, LANE_SLOTS), Hearing(patience_s)) for slot, lane in enumerate(settings.lanes)
         }
+        self._tokens = itertools.count(1)
         self._listeners: list[Callable[[News], None]] = []
         self._closing = False
         self._all_ended = asyncio.Event()
@@ -100,11 +102,11 @@ class Supervisor:
             self._rewriter.start(lambda: self._warm_up.ready(SECOND_PASS))
         for lane in self._lanes.values():
             self._start_lane(lane)
+        self._watch()
         await self._warm_up.wait()
         for lane in self._lanes.values():
             self._give_source(lane)
         self._tell()
-        self._watch()
 
     async def ended(self) -> int:
         """Returns when every lane has a file for a source and each has come to its end: an exit code, 65 where one was refused."""
@@ -118,7 +120,7 @@ class Supervisor:
             timer.cancel()
         lanes = [lane.child for lane in self._lanes.values() if lane.child]
         for child in lanes:
-            if not (self._lane_of(child).ready and child.link.send({"command": "shutdown"})):
+            if not (self._lane_of(child).ready and child.send({"command": "shutdown"})):
                 child.kill()
         if self._rewriter:
             self._rewriter.close()
@@ -170,8 +172,11 @@ class Supervisor:
                 self._publish(lane, cast(Event, decode(plain)), arrived_ns)
             case {"beat": beat}:
                 lane.position, lane.position_at = beat["position"], time.monotonic()
-                lane.hearing.beat(lane.position_at, lane.position, beat.get("blocks", 0))
+                lane.hearing.beat(lane.position_at, lane.position, beat.get("blocks", 0), beat["waiting"], beat["done"])
                 self.statistics.beat(lane.settings.name, beat)
+            case {"hears": True}:
+                lane.source_health = "ok"
+                self._tell_lane(lane)
             case {"state": state}:
                 lane.state = state
                 self._tell_lane(lane)
@@ -185,6 +190,10 @@ class Supervisor:
                     self._give_source(lane)
                 self._tell_lane(lane)
                 self._warm_up.ready(f"lane {child.name}")
+            case {"triggered": token, "turn": turn}:
+                waiting = lane.triggered.pop(token, None)
+                if waiting and not waiting.done():
+                    waiting.set_result(turn)
             case {"hushed": True}:
                 self._silence(lane)
             case {"ended": True}:
@@ -201,6 +210,7 @@ class Supervisor:
     def _lane_exited(self, child: Child) -> None:
         lane = self._lane_of(child)
         lane.child, lane.ready, lane.rows = None, False, ()
+        lane.source_health = "starting"
         lane.hearing.stop()
         if self._closing:
             return
@@ -237,15 +247,18 @@ class Supervisor:
     def _watch(self) -> None:
         """Kills a lane that does not beat or does not hear, and a capture process that gives nothing; their exits start them again."""
         now = time.monotonic()
+        self._captures.watch(now)
+        if self._rewriter:
+            self._rewriter.watch(now)
         for lane in self._lanes.values():
-            if lane.child is None or not lane.ready:
+            if lane.child is None:
                 continue
-            if now - lane.child.heard > HUNG_SECONDS:
+            if now - lane.child.heard > (HUNG_SECONDS if lane.ready else START_SECONDS):
                 log.error("lane %s has not answered for %.0f s", lane.settings.name, now - lane.child.heard)
                 lane.child.kill()
                 continue
-            verdict = lane.hearing.judge()
-            if verdict is Verdict.NO_EAR:
+            verdict = lane.hearing.judge() if lane.ready else Verdict.HEARS
+            if verdict in (Verdict.NO_EAR, Verdict.NO_SCRIBE):
                 log.error("lane %s: %s", lane.settings.name, verdict.value)
                 lane.child.kill()
             elif verdict is Verdict.NO_SOUND:
@@ -260,8 +273,8 @@ class Supervisor:
             return
         source = lane.settings.source
         if source.startswith("file:"):
-            lane.child.link.send({"source": "file", "path": source.removeprefix("file:")})
-            lane.source_health, lane.ended = "ok", False
+            lane.child.send({"source": "file", "path": source.removeprefix("file:")})
+            lane.ended = False
         else:
             self._captures.attach(lane.settings)
         self._tell_lane(lane)
@@ -277,8 +290,7 @@ class Supervisor:
         """A capture process has a socket for this lane: its other end goes to the lane."""
         lane = self._lanes[name]
         if lane.child and lane.ready and not lane.muted:
-            lane.child.link.send({"source": "capture"}, (fd,))
-            lane.source_health = "ok"
+            lane.child.send({"source": "capture"}, (fd,))
             lane.hearing.start(time.monotonic())
         os.close(fd)
         self._tell_lane(lane)
@@ -286,7 +298,7 @@ class Supervisor:
     def _source_failed(self, name: str, health: str) -> None:
         lane = self._lanes[name]
         if lane.child and lane.ready:
-            lane.child.link.send({"command": "lost"})
+            lane.child.send({"command": "lost"})
         lane.source_health = health
         lane.hearing.stop()
         self._tell_lane(lane)
@@ -303,7 +315,7 @@ class Supervisor:
     def _answered(self, name: str, answer: Rewritten) -> None:
         lane = self._lanes[name]
         if lane.child:
-            lane.child.link.send({"rewritten": encode(answer)})
+            lane.child.send({"rewritten": encode(answer)})
 
     # ── news ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -314,10 +326,6 @@ class Supervisor:
         over = lane.ledger.follow(event)
         if isinstance(event, Wake):
             lane.state = "awake"
-            for waiting in lane.triggered:
-                if not waiting.done():
-                    waiting.set_result(event.turn)
-            lane.triggered.clear()
         elif lane.turn == 0:
             lane.state = "asleep"
         lane.sequence += 1
@@ -336,11 +344,15 @@ class Supervisor:
             self._tell()
 
     def _tell(self) -> None:
-        snapshot = self.snapshot()
-        now = (snapshot.health, snapshot.muted)
+        now = self._health()
         if now != self._told_health:
             self._told_health = now
-            self._send(HealthChanged(snapshot))
+            self._send(HealthChanged(self.snapshot()))
+
+    def _health(self) -> tuple[str, bool]:
+        """The worst lane's, and whether all are muted."""
+        lanes = self._lanes.values()
+        return min((lane.health for lane in lanes), key=WORST_FIRST.index), all(lane.muted for lane in lanes)
 
     def _send(self, news: News) -> None:
         for listener in self._listeners:
@@ -357,8 +369,7 @@ class Supervisor:
             numbers |= self._rewriter.numbers()
         return Snapshot(
             self._version,
-            min((view.health for view in views), key=WORST_FIRST.index),
-            all(view.muted for view in views),
+            *self._health(),
             views,
             tuple(rows),
             self._models,
@@ -368,17 +379,19 @@ class Supervisor:
     async def trigger(self, lane: str, options: Mapping[str, Any]) -> int:
         del options  # room to grow
         found = self._lanes[lane]
-        if found.turn:
-            return found.turn
         if found.health != "ok" or found.child is None:
             raise DeviceError(f"lane {lane}", f"it has no sound now ({found.health})", "see `voicectl status`")
-        waiting = asyncio.get_running_loop().create_future()
-        found.triggered.append(waiting)
-        found.child.link.send({"command": "trigger"})
+        token = next(self._tokens)
+        waiting = found.triggered[token] = asyncio.get_running_loop().create_future()
+        found.child.send({"command": "trigger", "token": token})
         try:
             return await asyncio.wait_for(waiting, TRIGGER_SECONDS)
         except TimeoutError:
+            if found.child:
+                found.child.send({"command": "withdraw"})
             raise InternalError(f"lane {lane}", f"it did not open a turn within {TRIGGER_SECONDS:.0f} s") from None
+        finally:
+            found.triggered.pop(token, None)
 
     async def stop(self, lane: str) -> None:
         self._command(lane, "stop")
@@ -389,7 +402,7 @@ class Supervisor:
     def _command(self, lane: str, name: str) -> None:
         child = self._lanes[lane].child
         if child:
-            child.link.send({"command": name})
+            child.send({"command": name})
 
     async def mute(self, lane: str | None, muted: bool) -> None:
         for found in [self._lanes[lane]] if lane is not None else list(self._lanes.values()):
@@ -400,7 +413,7 @@ class Supervisor:
                 found.source_health = "starting"  # what it will be when it is heard again
                 found.hearing.stop()
                 # the lane first, so that it does not take what is muted for lost; but its sound ends whether it answers or not
-                if found.child and found.child.link.send({"command": "hush"}):
+                if found.child and found.child.send({"command": "hush"}):
                     self._later(HUSH_SECONDS, partial(self._silence, found))
                 else:
                     self._silence(found)

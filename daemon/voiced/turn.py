@@ -284,6 +284,7 @@ class TurnMachine:
             Counts(
                 since_start=self._now - turn.first,
                 since_speech=silence,
+                speaking=self._gate.speaking,
                 has_text=bool(turn.text),
                 since_token=None if token is None else self._now - token,
                 speech_after_token=0 if token is None or turn.speech_end is None else max(0, turn.speech_end - token),

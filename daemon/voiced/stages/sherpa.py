@@ -95,6 +95,7 @@ def provider(runtime_dir: Path, name: str = "cpu", options: Mapping[str, str] | 
     text = "".join(f"{key}={value}\n" for key, value in lines.items())
     path = runtime_dir / f"onnxruntime-{name}-{hashlib.sha256(text.encode()).hexdigest()[:12]}.conf"
     if not path.exists():
+        runtime_dir.mkdir(parents=True, exist_ok=True)  # a cleaner of /tmp may have taken it from a daemon that runs for weeks
         part = path.with_name(f"{path.name}.{os.getpid()}")
         part.write_text(text)
         part.replace(path)  # a reader never sees half a file: sherpa-onnx would end its process
