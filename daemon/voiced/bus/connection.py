@@ -178,8 +178,8 @@ class Connection:
         try:
             (answer,) = await self.ask("RequestName", "su", name, 4)  # DBUS_NAME_FLAG_DO_NOT_QUEUE
         except CallError as error:
-            advice = f"put systemd/org.voiced.Voice1.conf into /etc/dbus-1/system.d, or run as the user it names (this is uid {os.getuid()})"
-            raise BusError(name, f"the bus refuses the name: {error.what}", advice) from None
+            advice = "put systemd/org.voiced.Voice1.conf into /etc/dbus-1/system.d, or run as the user it names"
+            raise BusError(name, f"the bus refuses the name to uid {os.getuid()}: {error.what}", advice) from None
         if answer in (1, 4):  # primary owner, already owner
             return
         owner = "another process"
