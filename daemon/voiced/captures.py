@@ -42,14 +42,14 @@ class Captures:
     """Runs in main's loop.
 
     sound    called with a lane's name and the descriptor of its sound (taken over) when its device is open
-    failed   called with a lane's name and its new health when its device is not there
+    failed   called with a lane's name, its new health and a line that says why, when its device is not there
     """
 
     def __init__(
         self,
         settings: Settings,
         sound: Callable[[str, int], None],
-        failed: Callable[[str, str], None],
+        failed: Callable[[str, str, str], None],
         later: Callable[[float, Callable[[], None]], None],
     ) -> None:
         self._settings, self._sound, self._failed, self._later = settings, sound, failed, later
@@ -138,7 +138,7 @@ class Captures:
                 self._opened(device, what)
             case {"failed": {"error": line, "errno": number}}:
                 if line != device.failure:  # said once, not at every try
-                    log.warning("%s", line)
+                    log.warning("%s; it is looked for again and again", line)
                 device.failure = line
                 self._lose(device, "stalled" if number == errno.ETIMEDOUT else "no_device")
             case {"lost": lost}:
@@ -155,7 +155,7 @@ class Captures:
     def _lose(self, device: _Device, health: str) -> None:
         device.opened, device.row = False, None
         for lane in device.lanes:
-            self._failed(lane, health)
+            self._failed(lane, health, device.failure or "its capture process ended; it is started again")
 
     def _exited(self, child: Child) -> None:
         device = self._devices.get(child.name)

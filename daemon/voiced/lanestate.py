@@ -28,6 +28,7 @@ class LaneState:
     ready: bool = False
     muted: bool = False
     source_health: str = "starting"
+    reason: str = ""  # why its source is not there
     state: str = "asleep"
     sequence: int = 0
     position: int = 0
@@ -49,4 +50,4 @@ class LaneState:
 
     def view(self, phrases: tuple[str, ...]) -> LaneView:
         """As the outside sees it."""
-        return LaneView(self.settings.name, self.state, self.health, self.muted, phrases, self.settings.source, self.turn)
+        return LaneView(self.settings.name, self.state, self.health, self.muted, phrases, self.settings.source, self.turn, self.reason)

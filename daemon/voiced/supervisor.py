@@ -175,7 +175,7 @@ class Supervisor:
                 lane.hearing.beat(lane.position_at, lane.position, beat.get("blocks", 0), beat["waiting"], beat["done"])
                 self.statistics.beat(lane.settings.name, beat)
             case {"hears": True}:
-                lane.source_health = "ok"
+                lane.source_health, lane.reason = "ok", ""
                 self._tell_lane(lane)
             case {"state": state}:
                 lane.state = state
@@ -200,7 +200,7 @@ class Supervisor:
                 self._source_ended(lane)
             case {"refused": line, "exit": code}:
                 log.error("%s", line)
-                self._exit_code = code
+                self._exit_code, lane.reason = code, line
                 self._source_ended(lane)
             case {"failed": line, "exit": code}:
                 self._child_failed(child, line, code)
@@ -295,11 +295,11 @@ class Supervisor:
         os.close(fd)
         self._tell_lane(lane)
 
-    def _source_failed(self, name: str, health: str) -> None:
+    def _source_failed(self, name: str, health: str, reason: str) -> None:
         lane = self._lanes[name]
         if lane.child and lane.ready:
             lane.child.send({"command": "lost"})
-        lane.source_health = health
+        lane.source_health, lane.reason = health, reason
         lane.hearing.stop()
         self._tell_lane(lane)
 

@@ -279,6 +279,7 @@ def test_without_a_microphone_it_is_there_and_says_so(start: Start, listen: List
     listener = listen(bus)
     voiced = start("voiced", "--bus", bus, "--config", write("lanes: [{name: desk, source: no such device}]\n"))
     listener.lane(Health="no_device")
+    assert listener.status()["lanes"][0]["reason"], "a client can ask why"
     with pytest.raises(BusError, match=r"lane desk: it has no sound now \(no_device\)"):
         listener.trigger()
     # one line, however often it is tried: this machine may have no device at all, or others
