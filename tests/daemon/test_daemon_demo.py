@@ -19,7 +19,7 @@ FINALS = ["Turn on the lights in the kitchen.", "What time is it?"]
 
 def test_the_demonstration_is_right_and_a_client_sees_it_happen(start: Start, runtime: Path) -> None:
     demo = start("voiced", "--demo")
-    demo.says("`voicectl watch` shows the same")
+    demo.says("voicectl watch` shows the same")
     children = until(lambda: descendants(demo.pid), "its children")
     watch = start("voicectl", "watch", "--json", "--count", "2")
     assert demo.wait() == 0, demo.err
