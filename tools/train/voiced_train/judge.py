@@ -126,19 +126,22 @@ def with_pause(sound: Sound, milliseconds: float) -> tuple[Sound, int, int]:
     return np.concatenate([sound[:at], quiet, sound[at:]]), at, at + len(quiet)
 
 
-def tokens(stage: Transducer, sound: Sound) -> Iterator[tuple[int | None, int, str]]:
-    """(where the end token stands, when that was known, the text) at each change, by blocks of 32 ms; the last is the final."""
+def tokens(stage: Transducer, sound: Sound, threshold: float = -np.inf) -> Iterator[tuple[int | None, int, str]]:
+    """(where the end token stands, when that was known, the text) at each change, by blocks of 32 ms; the last is the final.
+
+    threshold  log-probability that a token must have to count, as the daemon's endpoint.token_threshold
+    """
     samples: Samples = np.clip(np.round(sound * 32768), -32768, 32767).astype(np.int16)
     stage.start(0)
     for begin in range(0, len(samples), _BLOCK):
         words = stage.step(samples[begin : begin + _BLOCK])
         if words is not None:
-            yield words.end_token, words.sample, words.text
+            yield words.end_token if words.log_probability >= threshold else None, words.sample, words.text
     words = stage.finish()
-    yield words.end_token, words.sample, words.text
+    yield words.end_token if words.log_probability >= threshold else None, words.sample, words.text
 
 
-def hear(stage: Transducer, clip: Clip) -> Heard:
+def hear(stage: Transducer, clip: Clip, threshold: float = -np.inf) -> Heard:
     """Raises InputError where a clip is no sound."""
     sound = read_sound(clip.path)
     try:
@@ -147,7 +150,7 @@ def hear(stage: Transducer, clip: Clip) -> Heard:
         raise InputError(clip.path, str(error)) from None
     whole = with_tail(sound)
     started = time.process_time()
-    changes = list(tokens(stage, whole))
+    changes = list(tokens(stage, whole, threshold))
     spent = time.process_time() - started
     last = changes[-1]
     told = next((when for at, when, _ in changes if at is not None and at == last[0]), None)
@@ -155,10 +158,10 @@ def hear(stage: Transducer, clip: Clip) -> Heard:
     return Heard(clip, last[2], end, last[0], told, early, len(whole) / RATE, spent)
 
 
-def at_pause(stage: Transducer, clip: Clip, milliseconds: int) -> bool:
+def at_pause(stage: Transducer, clip: Clip, milliseconds: int, threshold: float = -np.inf) -> bool:
     """Whether an end token comes in a pause of the sentence's middle."""
     sound, start, end = with_pause(read_sound(clip.path), milliseconds)
-    return any(at is not None and start - _EARLY < at < end for at, _, _ in tokens(stage, with_tail(sound)))
+    return any(at is not None and start - _EARLY < at < end for at, _, _ in tokens(stage, with_tail(sound), threshold))
 
 
 def word_errors(wanted: str, heard: str) -> tuple[int, int]:
@@ -209,20 +212,22 @@ def figures(heard: Sequence[Heard], pauses: dict[int, float]) -> Figures:
     )
 
 
-def judge(stage: Transducer, clips: dict[str, list[Clip]], pauses: Sequence[int], say: Callable[[str], None]) -> dict[str, Figures]:
+def judge(
+    stage: Transducer, clips: dict[str, list[Clip]], pauses: Sequence[int], say: Callable[[str], None], threshold: float = -np.inf
+) -> dict[str, Figures]:
     """Every set's figures. A recording that cannot be read is named through `say` and left out of its set."""
     results = {}
     for name, members in clips.items():
         heard = []
         for clip in members:
             try:
-                heard.append(hear(stage, clip))
+                heard.append(hear(stage, clip, threshold))
             except InputError as error:
                 say(f"left out: {error}")
         if not heard:
             raise InputError(name, "has no recording that can be read")
         whole = [one.clip for one in heard if one.clip.complete]
-        shares = {ms: sum(at_pause(stage, clip, ms) for clip in whole) / len(whole) for ms in pauses} if whole else {}
+        shares = {ms: sum(at_pause(stage, clip, ms, threshold) for clip in whole) / len(whole) for ms in pauses} if whole else {}
         results[name] = figures(heard, shares)
     return results
 
@@ -276,6 +281,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--synthetic", type=Path, metavar="MANIFEST")
     parser.add_argument("--count", type=int, default=60, metavar="N", help="clips a set at the most (default: %(default)s)")
     parser.add_argument("--pause-ms", type=int, action="append", choices=PAUSES_MS, help="may be repeated (default: 500)")
+    parser.add_argument("--threshold", type=float, default=-np.inf, metavar="X", help="log-probability an end token must have")
     parser.add_argument("--chunk-ms", type=float, default=320, metavar="N")
     parser.add_argument("--lookahead-ms", type=float, default=160, metavar="N")
     parser.add_argument("--json", type=Path, metavar="FILE")
@@ -286,10 +292,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise UsageError("a model", f"must be NAME=DIR, got {wrong[0]!r}")
         clips = sets(options.data, read_held_out(options.held_out), options.synthetic, options.count)
         results = {}
+
+        def say(text: str) -> None:
+            print(text, file=sys.stderr, flush=True)
+
         with runtime_directory() as runtime:
             for name, _, folder in named:
                 stage = open_model(Path(folder), provider(runtime), options.chunk_ms, options.lookahead_ms)
-                results[name] = judge(stage, clips, options.pause_ms or [500], lambda text: print(text, file=sys.stderr))
+                results[name] = judge(stage, clips, options.pause_ms or [500], say, options.threshold)
         if options.json:
             values = {name: {key: asdict(row) for key, row in rows.items()} for name, rows in results.items()}
             options.json.write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
