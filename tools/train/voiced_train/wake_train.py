@@ -176,8 +176,12 @@ def make(shop: Workshop, phrase: str, out: Path, recordings: Path | None = None,
     plain = normal(phrase)
     learn, judge = (gather(shop, plain, where, own_recordings(recordings, where) if recordings else ()) for where in ("train", "dev"))
 
+    done = 0
+
     def told(result: Round) -> None:
-        shop.progress(f"{plain}: training, {result.missed:.1%} missed", result.number, recipe.rounds)
+        nonlocal done
+        done += 1
+        shop.progress(f"{plain}: training, {result.missed:.1%} missed", done, recipe.rounds * recipe.heads)
 
     head = settled(train(learn, judge, recipe, told), judge)
     path = out / f"{plain.replace(' ', '-').replace(chr(39), '')}.onnx"

@@ -169,4 +169,4 @@ def _told(sounds: Iterable[tuple[str, Sound]], what: str, total: int, progress: 
 
 def scores_by_clip(judged: Judged, scores: NDArray[np.float32]) -> list[NDArray[np.float32]]:
     """One array a clip of an array over all windows."""
-    return np.split(scores, np.cumsum(judged.tracks.hops)[:-1])
+    return np.split(scores, np.cumsum(judged.tracks.hops)[:-1]) if judged.clips else []
