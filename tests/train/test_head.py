@@ -131,7 +131,7 @@ def test_training_tells_apart_what_differs_and_repeats_itself() -> None:
     learn, judge = examples_that_differ(1), examples_that_differ(2)
     rounds: list[heads.Round] = []
     head = heads.train(learn, judge, recipe, rounds.append)
-    assert [each.number for each in rounds] == [1, 2, 3]
+    assert [each.number for each in rounds] == [1, 2, 3] * recipe.heads
     assert heads.validated(head, judge, 0, 1).missed < 0.1
     assert heads.validated(a_head(), judge, 0, 1).missed > 0.5  # which is no credit to the examples
     again = heads.train(learn, judge, recipe)
@@ -261,7 +261,7 @@ def test_windows_are_sorted_by_their_distance_from_the_phrases_end(features: Wak
     found = wake_data.examples(tracks, some_tracks(7, (30,)))
     for track, (name, start) in enumerate(zip(tracks.names, tracks.starts, strict=True)):
         ends = [(first - start + 1) * HOP - wake_data.phrase_end(name) for first in found.hits[found.hit_of == track]]
-        assert len(ends) == 6
+        assert len(ends) == 8
         assert all(wake_data.EARLY_MS * 16 <= end <= wake_data.LATE_MS * 16 for end in ends)
     assert not set(found.hits) & set(found.others)
     again = wake_data.phrase_tracks(features, sayings()[1:], around, 3)
@@ -283,9 +283,9 @@ def test_from_sound_to_a_head_that_stage_1_runs(features: WakeFeatures, around: 
     stage = Stage1({"jarvis": tmp_path / "jarvis.onnx"}, library.find("openwakeword-embedding").files["model"])
     pcm = np.asarray(sound(SAMPLE), np.int16)
     scores = [stage.step(pcm[at : at + HOP])[0] for at in range(0, len(pcm) - HOP, HOP)]
-    for _, end in PHRASES:
-        assert max(scores[end // HOP - 3 : end // HOP + 6]) > 0.9
-    assert max(scores[60_000 // HOP : 150_000 // HOP]) < 0.9
+    heard = [max(scores[end // HOP - 3 : end // HOP + 6]) for _, end in PHRASES]
+    assert min(heard) > 0.9
+    assert min(heard) > max(scores[60_000 // HOP : 150_000 // HOP])
 
 
 # ── near words, voices ─────────────────────────────────────────────────────────────────────────────────────────────────

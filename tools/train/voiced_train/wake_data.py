@@ -25,7 +25,7 @@ from .sound import RATE, Sound, at_level, faded, room_noise, silence, speech_bou
 from .wake_split import Part, Recording, draw
 from .wake_tracks import Progress, Tracks, cached, join, listen, silent
 
-EARLY_MS, LATE_MS = -240, 320
+EARLY_MS, LATE_MS = -320, 320
 """From the phrase's end (by ear, some 80 ms after its last clear sound) to the end of a hop: the windows that shall score high. Earlier
 ones lack a sound that tells the phrase from its near words; a later one still holds all of it."""
 

@@ -41,7 +41,11 @@ READS_S = {"train": 2400.0, "dev": 900.0}
 RECIPE = Recipe()
 
 THRESHOLD_LOGIT = 2.197
-"""Of a score of 0.9, at which stage 1 stands by default: a head is shifted so that this is where it tells best."""
+"""Of a score of 0.9, at which stage 1 stands by default."""
+
+LOOSE = 0.25
+"""Where a head's scores pass 0.9: so far from foreign sound at its highest to a phrase at its least clear. Not in the middle: the first
+stage is loose, the second confirms, and a looser one knows the phrase a hop earlier, when it ends."""
 
 SPREAD_LOGITS = 4.0
 """Between foreign sound at its highest and a phrase at its least clear, a head's logits are stretched so far: a score is then no 0.9999."""
@@ -69,7 +73,7 @@ def workshop(data: Path, cache: Path, speaker: Speaks | None, progress: Progress
     manifest = data / "manifest.jsonl"
     recordings = tuple(read(manifest))
     if not any(one.part == "train" and one.free and not one.phrase for one in recordings):
-        raise InputError(str(manifest), "has no sound without a phrase that a head may learn from", "see tools/train/README.md")
+        raise InputError(str(manifest), "has no sound without a phrase that a head may learn from", "add talk, music and noise to it")
     embedding = next(one for one in DEFAULT_IDS if default_library().model(one).role == "wake-embedding")
     features = WakeFeatures(default_library().find(embedding).files["model"])
     return Workshop(manifest, cache, recordings, features, scene(recordings, manifest), speaker, progress)
@@ -161,14 +165,15 @@ def ready_voices() -> Speaker:
 
 
 def settled(head: Head, judge: Examples) -> Head:
-    """Shifted and stretched so that the default threshold lies between the judging part's foreign sound and its phrases."""
+    """Shifted and stretched so that the default threshold lies between the judging part's foreign sound (its twentieth hop) and its
+    phrases (all but one in twenty)."""
     foreign = np.sort(head.track_logits(judge.foreign))
     low = float(foreign[-min(20, len(foreign))])
     best = np.full(int(judge.hit_of.max()) + 1, -np.inf, np.float32)
     np.maximum.at(best, judge.hit_of, head.logits(judge.phrases.take(judge.hits)))
     high = max(float(np.quantile(best[np.isfinite(best)], 0.05)), low + 1e-3)
     factor = min(SPREAD_LOGITS / (high - low), 3.0)
-    return moved(stretched(head, factor), (low + high) / 2 * factor - THRESHOLD_LOGIT)
+    return moved(stretched(head, factor), (low + LOOSE * (high - low)) * factor - THRESHOLD_LOGIT)
 
 
 def make(shop: Workshop, phrase: str, out: Path, recordings: Path | None = None, recipe: Recipe = RECIPE) -> Path:
