@@ -38,11 +38,11 @@ from voiced.events import (
     Words,
 )
 from voiced.models import Library
-from voiced.pipeline import Ears, Pipeline, Scribe, TransducerStage, VerifierStage
+from voiced.pipeline import Ears, Pipeline, Scribe, TransducerStage
 from voiced.settings import Settings
 from voiced.stages.sherpa import provider
 from voiced.stages.transducer import Transducer
-from voiced.stages.wake import Phrase, Verdict
+from voiced.stages.wake import Phrase, Verdict, Verifier
 from voiced.units import to_samples
 
 DATA = Path(voiced.__file__).parent / "data"
@@ -396,7 +396,7 @@ class Listening:
 
 
 Asked = list[tuple[Rewrite, Samples]]
-Build = Callable[[VerifierStage], tuple[Pipeline, Listening, Asked]]
+Build = Callable[[Verifier], tuple[Pipeline, Listening, Asked]]
 
 
 @pytest.fixture(scope="module")
@@ -411,7 +411,7 @@ def build(library: Library, runtime_dir: Path) -> Iterator[Build]:
     ring = assembly.new_ring()
     ears = assembly.ears(SETTINGS, library, ring, lambda _: None)
 
-    def make(verifier: VerifierStage) -> tuple[Pipeline, Listening, Asked]:
+    def make(verifier: Verifier) -> tuple[Pipeline, Listening, Asked]:
         asked: Asked = []
         listening = Listening(transducer)
         made = Pipeline(ears, scribe(ring, ears, listening, verifier, asked))
@@ -421,7 +421,7 @@ def build(library: Library, runtime_dir: Path) -> Iterator[Build]:
     yield make
 
 
-def scribe(ring: Ring, ears: Ears, transducer: TransducerStage, verifier: VerifierStage, asked: Asked) -> Scribe:
+def scribe(ring: Ring, ears: Ears, transducer: TransducerStage, verifier: Verifier, asked: Asked) -> Scribe:
     def later(order: Rewrite, samples: Samples) -> None:
         asked.append((order, samples))
 

@@ -35,7 +35,7 @@ from .events import (
     WakeRefused,
     Words,
 )
-from .stages.wake import Crossing, Phrase, Verdict
+from .stages.wake import Crossing, Phrase, Verifier
 from .turn import State, TurnMachine
 from .units import RATE, to_samples
 
@@ -109,10 +109,6 @@ class TransducerStage(Protocol):
     def step(self, samples: Samples) -> Words | None: ...
     def finish(self) -> Words: ...
     def reset(self) -> None: ...
-
-
-class VerifierStage(Protocol):
-    def verify(self, phrase: Phrase) -> Verdict: ...
 
 
 class Ears:
@@ -239,7 +235,7 @@ class Scribe:
         ring: Ring,
         machine: TurnMachine,
         transducer: TransducerStage,
-        verifier: VerifierStage,
+        verifier: Verifier,
         rewrite: Callable[[Rewrite, Samples], Rewritten | None],
         rest: Callable[[int], None],
         *,

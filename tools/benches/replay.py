@@ -1,4 +1,7 @@
-"""The calls that voiced makes of onnxruntime and sherpa-onnx, written down and made again.
+"""The calls that voiced makes of its models, written down and made again.
+
+They are the calls of onnxruntime and sherpa-onnx, and the mel spectrogram: the front of the wake model, which others ship as one
+more graph for onnxruntime.
 
 What lives here: the recorders, which stand where the two libraries' own classes stood while a pipeline is built, and the
 player. What must not: time. A call is written down with copies of what it was given, so that it can be made again without
@@ -14,6 +17,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from voiced.stages import features
+from voiced.stages.features import Floats, Mel
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +124,18 @@ class _Family:
         return lambda **arguments: _Recognizer(real(**arguments), self._calls, self._numbers)
 
 
+def _mel(calls: list[Call]) -> type[Mel]:
+    """In place of voiced's own Mel."""
+    bare = Mel()
+
+    class Recorder(Mel):
+        def of(self, frames: Floats) -> Floats:
+            calls.append(Call(bare, "of", (frames.copy(),)))
+            return super().of(frames)
+
+    return Recorder
+
+
 @contextmanager
 def recorded() -> Iterator[list[Call]]:
     """Models opened in this block write down what is asked of them, for ever; the list grows with each call."""
@@ -129,11 +146,13 @@ def recorded() -> Iterator[list[Call]]:
     families = [(onnxruntime, "InferenceSession"), (sherpa, "OnlineRecognizer"), (sherpa, "OfflineRecognizer")]
     real = [getattr(module, name) for module, name in families]
     session = real[0]
+    features.Mel = _mel(calls)  # type: ignore[misc]
     onnxruntime.InferenceSession = lambda *arguments, **named: _Session(session(*arguments, **named), calls)
     for (module, name), found in zip(families[1:], real[1:], strict=True):
         setattr(module, name, _Family(found, calls, numbers))
     try:
         yield calls
     finally:
+        features.Mel = Mel  # type: ignore[misc]
         for (module, name), found in zip(families, real, strict=True):
             setattr(module, name, found)
