@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from . import __version__, journal
-from .errors import ConfigError, InternalError, OutputError, VoicedError
+from .errors import ConfigError, InternalError, OutputError, UsageError, VoicedError
 from .terminal import prepare_output, reader_gone
 
 SAMPLE = Path(__file__).parent / "data" / "sample.flac"
@@ -26,8 +26,8 @@ SAMPLE = Path(__file__).parent / "data" / "sample.flac"
 def main(arguments: Sequence[str] | None = None) -> int:
     """Returns the exit code (errors.py); whatever goes wrong is one line on stderr."""
     arguments = sys.argv[1:] if arguments is None else list(arguments)
-    if len(arguments) == 2 and arguments[0].startswith(":") and arguments[1].isdecimal():
-        return child_main(arguments[0], int(arguments[1]))
+    if arguments and arguments[0].startswith(":"):
+        return child_main(arguments[0], "".join(arguments[1:2]))
     prepare_output()
     try:
         try:
@@ -54,10 +54,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return InternalError.exit_code
 
 
-def child_main(role: str, fd: int) -> int:
-    """Becomes one of our own processes. It ends here: library threads of a dead device must not delay it."""
+def child_main(role: str, link: str) -> int:
+    """Becomes one of our own processes, whose link is the descriptor of this number. It ends here: library threads of a dead device
+    must not delay it."""
     import os
+    import stat
 
+    fd = int(link) if link.isdecimal() else -1
+    try:
+        ours = stat.S_ISSOCK(os.fstat(fd).st_mode)
+    except OSError:
+        ours = False
+    if not ours:
+        print(f"voiced: {role} is a process of voiced's own, which voiced itself starts; see voiced --help", file=sys.stderr)
+        return UsageError.exit_code
     work: Callable[[int], int]
     match role:
         case ":capture":

@@ -299,3 +299,10 @@ def test_a_hang_up_is_told_and_survived(start: Start, listen: Listen, bus: str, 
     voiced.says("SIGHUP: a reload is not supported yet; restart voiced for changed settings")
     assert listener.status()["health"] == "ok"
     assert voiced.stop() == 0
+
+
+@pytest.mark.parametrize("words", [[":lane"], [":lane", "2"], [":lane", "77"], [":capture", "x"], [":no-such-role", "0"]])
+def test_a_role_is_not_for_users(start: Start, runtime: Path, words: list[str]) -> None:
+    code, lines = refused(start, runtime, *words)
+    assert code == 2
+    assert lines == [f"voiced: {words[0]} is a process of voiced's own, which voiced itself starts; see voiced --help"]
