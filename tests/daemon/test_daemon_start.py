@@ -305,4 +305,4 @@ def test_a_hang_up_is_told_and_survived(start: Start, listen: Listen, bus: str, 
 def test_a_role_is_not_for_users(start: Start, runtime: Path, words: list[str]) -> None:
     code, lines = refused(start, runtime, *words)
     assert code == 2
-    assert lines == [f"voiced: {words[0]} is a process of voiced's own, which voiced itself starts; see voiced --help"]
+    assert lines == [f"{words[0]} is a process of voiced's own, which voiced itself starts; see voiced --help"]
