@@ -215,6 +215,24 @@ def test_a_phrase_within_another_is_not_foreign_to_it(tmp_path: Path) -> None:
     assert {one.phrase for one in wake_split.of_phrase(found, "jarvis", "train")} == {"jarvis"}
 
 
+def test_a_recording_whose_words_hold_the_phrase_is_left_out_of_what_is_foreign(tmp_path: Path) -> None:
+    more = (
+        ', "text": "Computer, what time is it"',
+        ', "text": "computers"',
+        ', "keyword": "hey computer"',
+        ', "asr_moonshine_tiny": "A computer."',
+    )
+    lines = [LINE.format(path=f"{at}", role="command", licence="CC0", more=each) for at, each in enumerate(more)]
+    names = wake_split.saying(wake_split.read(write_manifest(tmp_path, *lines)), "computer")
+    assert names == {"0", "2", "3"}
+    tracks = some_tracks(8, (3, 4, 5))
+    kept = wake_tracks.without(tracks, frozenset({tracks.names[1], "nobody"}))
+    assert kept.names == (tracks.names[0], tracks.names[2])
+    windows = tracks.all_windows()
+    assert (kept.take(kept.all_windows()) == tracks.take(np.concatenate((windows[:3], windows[7:])))).all()
+    assert wake_tracks.without(tracks, frozenset()) is tracks
+
+
 @pytest.mark.parametrize(
     ("line", "what"),
     [("{", "manifest.jsonl:2: is not JSON"), ('{"path": "a"}', "manifest.jsonl:2: needs path, role, source, licence and seconds")],

@@ -153,7 +153,7 @@ def _measured(
             }
             if not next(iter(said.values())).clips:
                 raise InputError(str(options.data), f"has no recording of {head.phrase!r} in its test part", "give --recordings DIR")
-        foreign = wake_clips.against(everything, others, head.phrase)
+        foreign = wake_clips.against(found, everything, others, head.phrase)
         cascade = None
         if not (head.compared or options.no_cascade):
             cascade = wake_measure.Cascade(settings, library, runtime, head.id, threshold)

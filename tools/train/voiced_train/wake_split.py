@@ -37,6 +37,7 @@ class Recording:
     role     of the manifest: wake, negative, asr, noise …
     phrase   what is said in it where that is a wake phrase, else ""
     free     whether its licence lets a model learn from it
+    words    what is known of its words, by whomever, in lower case
     """
 
     path: Path
@@ -47,6 +48,7 @@ class Recording:
     part: Part
     seconds: float
     free: bool
+    words: str = ""
 
 
 def draw(name: str) -> float:
@@ -98,6 +100,7 @@ def _recording(entry: Mapping[str, Any], folder: Path) -> Iterator[Recording]:
         where if free else "test",
         float(entry["seconds"]),
         free,
+        " ".join(str(entry.get(key, "")) for key in ("keyword", "text", "asr_moonshine_tiny")).lower(),
     )
 
 
@@ -111,4 +114,10 @@ def without_phrase(recordings: Sequence[Recording], phrase: str, where: Part) ->
 
 
 def holds(said: str, phrase: str) -> bool:
-    return phrase in said.lower() if said else False
+    """Whether the words have the phrase among them, as whole words."""
+    return bool(re.search(rf"\b{re.escape(phrase)}\b", said.lower()))
+
+
+def saying(recordings: Sequence[Recording], phrase: str) -> frozenset[str]:
+    """Names of recordings in which the phrase is said, whatever they were made for: in these it is no false accept."""
+    return frozenset(one.name for one in recordings if holds(one.words, phrase))

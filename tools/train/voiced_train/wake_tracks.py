@@ -61,6 +61,16 @@ class Tracks:
         return self.rows[at].astype(np.float32).reshape(len(windows), EMBEDDINGS * EMBEDDING_SIZE)
 
 
+def without(tracks: Tracks, names: frozenset[str]) -> Tracks:
+    """All recordings but these."""
+    kept = [at for at, name in enumerate(tracks.names) if name not in names]
+    if len(kept) == len(tracks.names):
+        return tracks
+    ends = tracks.starts + tracks.hops + EMBEDDINGS - 1
+    pieces = [Tracks(tracks.rows[tracks.starts[at] : ends[at]], np.zeros(1, np.int64), (tracks.names[at],)) for at in kept]
+    return join(pieces)
+
+
 def join(parts: Sequence[Tracks]) -> Tracks:
     rows = np.concatenate([np.zeros((0, EMBEDDING_SIZE), np.float16), *(part.rows for part in parts)])
     offsets = np.cumsum([0, *(len(part.rows) for part in parts)])

@@ -30,8 +30,8 @@ from .near_words import normal
 from .sound import Sound
 from .voices import Speaker, cache_folder
 from .wake_data import Said, Scene, examples, foreign_tracks, phrase_tracks, recorded, said, scene
-from .wake_split import Part, Recording, holds, part, read
-from .wake_tracks import Progress, Tracks, cached, join, listen, silent
+from .wake_split import Part, Recording, holds, part, read, saying
+from .wake_tracks import Progress, Tracks, cached, join, listen, silent, without
 from .wake_voices import Speaks, near_lines, phrase_lines, sayings, spoken
 
 REAL_COPIES, VOICE_COPIES, JUDGE_COPIES = 4, 3, 2
@@ -114,7 +114,7 @@ def gather(shop: Workshop, phrase: str, where: Part, own: Sequence[Said] = ()) -
         foreign.append(near_tracks(shop, phrase, where, 1))
     if not len(join(phrases).starts):
         raise UsageError("PHRASE", f"nobody says {phrase!r}: no recording has it, and no voices were asked for")
-    return examples(join(phrases), join(foreign))
+    return examples(join(phrases), without(join(foreign), saying(mine, phrase)))
 
 
 def near_tracks(shop: Workshop, phrase: str, where: Part, times: int) -> Tracks:

@@ -19,8 +19,8 @@ from voiced.api import RATE, InputError, Samples, WakeFeatures
 from voiced_train.features import read_sound
 from voiced_train.sound import Sound, room_noise
 from voiced_train.wake_data import Said, foreign_groups, recorded
-from voiced_train.wake_split import Recording, draw, holds, read
-from voiced_train.wake_tracks import Progress, Tracks, cached, join, listen, pcm
+from voiced_train.wake_split import Recording, draw, holds, read, saying
+from voiced_train.wake_tracks import Progress, Tracks, cached, join, listen, pcm, without
 
 CONDITIONS: tuple[tuple[str, float | None], ...] = (("clean", None), ("10 dB", 10.0), ("0 dB", 0.0))
 """Name and signal-to-noise ratio: mean power of the phrase over mean power of the noise."""
@@ -133,9 +133,11 @@ def other_phrases(found: Material) -> dict[str, Judged]:
     return {name: _plain(found, f"other {name}", [one for one in found.recordings if one.phrase == name]) for name in names}
 
 
-def against(everything: Judged, others: dict[str, Judged], phrase: str) -> Judged:
-    """What must not wake the phrase: all foreign sound, and the phrases that do not hold it."""
-    return _join([everything, *(judged for name, judged in others.items() if not holds(name, phrase))])
+def against(found: Material, everything: Judged, others: dict[str, Judged], phrase: str) -> Judged:
+    """What must not wake the phrase: all foreign sound in which nobody says it, and the phrases that do not hold it."""
+    every = _join([everything, *(judged for name, judged in others.items() if not holds(name, phrase))])
+    names = saying(found.recordings, phrase)
+    return Judged(tuple(clip for clip in every.clips if clip.name not in names), without(every.tracks, names))
 
 
 def _plain(found: Material, what: str, group: Sequence[Recording]) -> Judged:
