@@ -269,6 +269,12 @@ def sayings() -> list[wake_data.Said]:
 def test_the_phrase_is_found_in_its_recording() -> None:
     for one, (start, end) in zip(sayings(), PHRASES, strict=True):
         assert abs(one.end - one.start - (end - start)) < 1600
+    start, end = PHRASES[0]
+    hiss = (noise(end - start + 8000, "pink") * 0.001).astype(np.float32)
+    hiss[4000:-4000] += sound(SAMPLE)[start:end] / np.float32(32768)
+    padded = wake_data.said("between zeros", np.pad(hiss, 8000))  # as some sets are
+    assert abs(padded.end - (12_000 + end - start)) < 1600
+    assert abs(padded.start - 12_000) < 1600
     with pytest.raises(ValueError, match=r"are no phrase|wants sound"):
         wake_data.said("nobody", np.zeros(16_000, np.float32))
 

@@ -38,6 +38,9 @@ _LEAD = (HISTORY_HOPS + _BEFORE_HOPS) * HOP
 """Sound before the phrase's end that its windows can see."""
 
 _LONGEST_RECORDING_S = 8.0
+_FRAME = RATE // 100
+_NOTHING_DBFS = -95.0
+"""Below the noise of any microphone, above what a codec makes of zeros."""
 _TALK_S = 3.0
 
 
@@ -61,10 +64,20 @@ class Scene:
 
 def said(name: str, sound: Sound) -> Said:
     """Raises ValueError where nothing is said in it."""
-    start, end = speech_bounds_in_noise(sound)
+    first, last = _recorded_part(sound)
+    start, end = speech_bounds_in_noise(sound[first:last])
     if end - start < RATE // 10:
         raise ValueError(f"{name}: {end - start} samples of speech are no phrase")
-    return Said(name, sound, start, end)
+    return Said(name, sound, first + start, first + end)
+
+
+def _recorded_part(sound: Sound) -> tuple[int, int]:
+    """[first, last) without the digital silence that some sets add: beside it a room's own noise looks like speech."""
+    frames = sound[: len(sound) // _FRAME * _FRAME].reshape(-1, _FRAME)
+    heard = np.nonzero((frames**2).mean(1) > 10 ** (_NOTHING_DBFS / 10))[0]
+    if not len(heard):
+        raise ValueError("said wants sound; got digital silence")
+    return int(heard[0]) * _FRAME, int(heard[-1] + 1) * _FRAME
 
 
 def recorded(recordings: Iterable[Recording]) -> Iterator[Said]:

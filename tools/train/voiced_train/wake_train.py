@@ -132,7 +132,7 @@ def near_tracks(shop: Workshop, phrase: str, where: Part, times: int) -> Tracks:
 
 
 def _phrases(shop: Workshop, what: str, sayings_: Sequence[Said], copies: int) -> Tracks:
-    key = [str(copies), *(one.name for one in sayings_)]
+    key = [str(copies), *(f"{one.name} {one.start} {one.end}" for one in sayings_)]
     return cached(shop.cache, what, key, lambda: phrase_tracks(shop.features, sayings_, shop.scene, copies, shop.progress, what))
 
 
