@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import os
 import pty
@@ -162,10 +163,11 @@ def test_a_truncated_and_a_flipped_file_are_named(tmp_path: Path) -> None:
     with pytest.raises(ModelError) as caught:
         library.verify("starter-en")
     assert str(decoder) in str(caught.value)
-    assert "f8c20d451c00bef638963053a0b7fb0c87d812ae99be9778de47d4d98846f9bc is expected" in str(caught.value)
+    assert f"{hashlib.sha256(good).hexdigest()} is expected" in str(caught.value)
 
     decoder.write_bytes(good[:-1])
-    with pytest.raises(ModelError, match=r"decoder.onnx: 588,423 bytes are expected, 588,422 are there; it comes with voiced"):
+    told = f"decoder.onnx: {len(good):,} bytes are expected, {len(good) - 1:,} are there; it comes with voiced"
+    with pytest.raises(ModelError, match=told):
         library.find("starter-en")
 
     decoder.unlink()
@@ -292,7 +294,9 @@ def test_a_terminal_gets_a_line_written_over_itself_only_when_it_changes() -> No
         draw = bar(terminal)
         for done in (0, 1, 2, 500_000, 500_001, 1_000_000):
             draw("toy", done, 1_000_000)
-        drawn = os.read(reader, 10_000).decode()
+        drawn = ""
+        while "\n" not in drawn:  # a terminal gives what it has, which need not be all
+            drawn += os.read(reader, 10_000).decode()
     os.close(reader)
     assert drawn.count("\r") - drawn.count("\r\n") == 3  # 0 %, 50 %, done
     assert drawn.count("\n") == 1

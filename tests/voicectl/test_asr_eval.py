@@ -452,7 +452,7 @@ def data(folder: Make, tmp_path: Path) -> Path:
     command = {"role": "command", "source": "commands"}
     return folder(
         *({"path": f"{name}.flac", "text": text, **command} for name, (_, _, text) in TURNS.items()),
-        {"path": "order.flac", "role": "command", "intent": {"slots": {"what": "lights", "where": "attic"}}},
+        {"path": "order.flac", "role": "command", "intent": {"slots": {"action": "turn on", "where": "attic"}}},
         *({"path": f"{name}.flac", "text": "hello", **command} for name in ("tiny", "hiss", "noise", "gone")),
         {"path": "long.flac", "text": "what " * 20, **command, "seconds": 40},
         {"path": "mute.flac", "text": "", **command},
