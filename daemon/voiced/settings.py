@@ -111,7 +111,7 @@ class WakeSettings:
     # the median over recordings of one word; the 95th percentile is 30 ms before the end
     phrase_end_ms: float = knob(245.0, "The phrase is taken to end so long after the first score that counts.", low=0, high=1000, live=True)
     verify_hops: int = knob(3, "Scores in a row, from the first that counts, that the second stage wants.", low=1, high=25, live=True)
-    verify_threshold: float = knob(0.9, "Score that each of them must keep.", low=0, high=1, live=True)
+    verify_threshold: float = knob(0.85, "Score that each of them must keep.", low=0, high=1, live=True)
     verify_speech: int = knob(8, "Windows of 32 ms in the last 1.5 s that must be speech.", low=0, high=46, unit="windows", live=True)
 
 
