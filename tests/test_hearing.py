@@ -93,3 +93,11 @@ def test_a_lane_that_is_begun_again_has_time() -> None:
     hearing.start(1000.0)
     hearing.beat(1000.0, 16_000, 25, 1, 0)
     assert hearing.judge() is Verdict.HEARS
+
+
+def test_what_waits_at_the_first_beat_has_just_come() -> None:
+    """A clock that runs since the machine's start is no reason to be impatient."""
+    hearing = Hearing(PATIENCE)
+    hearing.start(100_000.0)
+    hearing.beat(100_000.5, 16_000, 25, 3, 0)
+    assert hearing.judge() is Verdict.HEARS

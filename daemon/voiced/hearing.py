@@ -32,7 +32,7 @@ class Hearing:
         self._expected = False
         self._beat = 0.0
         self._listened = self._came = (0, 0.0)  # how far, and when that was new: position heard; blocks received
-        self._taken = (0, 0.0)  # the same: facts taken by the scribe, while there are any
+        self._taken = (-1, 0.0)  # the same: facts taken by the scribe, while there are any; no count is -1, so the first beat is news
 
     def start(self, now: float) -> None:
         """The lane has a source from now on."""
