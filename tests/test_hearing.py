@@ -99,5 +99,6 @@ def test_what_waits_at_the_first_beat_has_just_come() -> None:
     """A clock that runs since the machine's start is no reason to be impatient."""
     hearing = Hearing(PATIENCE)
     hearing.start(100_000.0)
+    assert hearing.judge() is Verdict.HEARS, "before any beat"
     hearing.beat(100_000.5, 16_000, 25, 3, 0)
     assert hearing.judge() is Verdict.HEARS

@@ -37,6 +37,7 @@ class Hearing:
     def start(self, now: float) -> None:
         """The lane has a source from now on."""
         self._expected, self._beat = True, now
+        self._taken = (-1, now)
         self._listened, self._came = (self._listened[0], now), (self._came[0], now)
 
     def stop(self) -> None:
