@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,9 @@ from voiced.models import DEFAULT_IDS, Library, default_library
 
 settings.register_profile("voiced", deadline=None)  # how long an example takes is the machine's business, and no test asserts a time
 settings.load_profile("voiced")
+
+# a shell that runs us in the background has SIGINT ignored, which every process we start would inherit, and ^C is tested
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 
