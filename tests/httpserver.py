@@ -59,6 +59,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
         else:
             cut = len(part)
+        files.sent += len(part[:cut])  # before it goes out: the client may have it all before we are at the next line
         if files.length:
             self.send_header("Content-Length", str(len(part)))
             self.end_headers()
@@ -70,7 +71,6 @@ class _Handler(BaseHTTPRequestHandler):
                 self.wfile.write(b"%x\r\n%b\r\n" % (len(part[:cut]), part[:cut]))
             if cut >= len(part):
                 self.wfile.write(b"0\r\n\r\n")
-        files.sent += len(part[:cut])
 
     def log_message(self, format: str, *args: object) -> None:
         """Nothing: the requests are kept."""
