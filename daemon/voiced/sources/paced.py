@@ -37,15 +37,8 @@ class PacedFile:
         self._least = 0  # where the silence after the file may end; 0 before the file's end
         self._began_ns = time.monotonic_ns()
         self._over: EOFError | InputError = EOFError()
-        self.closed = False
-
-    def close(self) -> None:
-        """The next `read` raises EOFError. From any thread."""
-        self.closed = True
 
     def read(self) -> AudioFrame:
-        if self.closed:
-            raise EOFError
         frame = self._next()
         if frame is None:
             self._least = self._least or self._end + to_samples(TAIL_MS)
