@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from ..audio import Samples
 from ..units import RATE
 from . import check_hop
-from .session import Port, open_session, zeros
+from .session import Port, Tensor, open_session, zeros
 
 Floats = NDArray[np.float32]
 
@@ -41,11 +41,17 @@ FRAMES_PER_HOP = HOP // MEL_HOP
 EMBEDDING_FRAMES = 76
 """Mel frames under one embedding (775 ms)."""
 
+_SETTLED = 80
+"""Frames, in whole hops, after which nothing of the state is left that was there before: one more hop than under an embedding."""
+
 EMBEDDINGS = 16
 EMBEDDING_SIZE = 96
 
+_STATES = ((1, 34), (24, 32), (48, 16), (48, 16), (72, 8), (72, 8), (96, 4), (96, 4), (96, 2), (96, 2), (96, 1))
+"""Channels and bands of each of the embedding's convolutions along time, which keep two rows from one run to the next."""
+
 _TRACK_HOPS = 8
-"""Hops in one run of the embedding where many are wanted: 32 take as long each on an x86 core, 512 three times as long."""
+"""Hops in one run of the embedding where many are wanted: each takes half as long as alone on an x86 core, and no less in longer runs."""
 
 HISTORY_HOPS = 25
 """Hops after which nothing older can be seen: 16 embeddings of 76 frames every 8 are 196 frames, in 24.5 hops."""
@@ -60,11 +66,11 @@ def _hertz(mels: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.where(mels < 15, mels * 200 / 3, 1000 * np.exp((mels - 15) * np.log(6.4) / 27))
 
 
-def mel_filters() -> Floats:
-    """float32 (257, 32): the weight of each FFT bin in each mel band."""
-    low, high = _mel_scale(np.array([_LOW_HZ, _HIGH_HZ]))
-    corners = _hertz(np.linspace(low, high, MEL_BINS + 2))
-    bins = np.arange(_FFT // 2 + 1)[:, None] * RATE / _FFT
+def mel_filters(bands: int = MEL_BINS, fft: int = _FFT, low_hz: float = _LOW_HZ, high_hz: float = _HIGH_HZ) -> Floats:
+    """float32 (fft // 2 + 1, bands), (257, 32) unless said otherwise: the weight of each FFT bin in each mel band."""
+    low, high = _mel_scale(np.array([low_hz, high_hz]))
+    corners = _hertz(np.linspace(low, high, bands + 2))
+    bins = np.arange(fft // 2 + 1)[:, None] * RATE / fft
     left, peak, right = corners[:-2], corners[1:-1], corners[2:]
     triangles = np.minimum((bins - left) / (peak - left), (right - bins) / (right - peak))
     return (np.maximum(triangles, 0) * 2 / (right - left)).astype(np.float32)
@@ -108,6 +114,9 @@ class Mel:
 class WakeFeatures:
     """The last 16 embeddings, one new one a step. One thread owns it.
 
+    embedding  the streaming model: of the 76 frames under an embedding, the 68 that were under the one before are not computed again
+               (a quarter of the time; voiced_train.embedding). Raises ModelError where it is another
+
     At birth the rings hold what the embedding model gives for digital silence, and mel frames of ones: cold rings gave no
     score for 1.98 s, and a phrase right after the start was missed.
     """
@@ -115,21 +124,23 @@ class WakeFeatures:
     hop = HOP
 
     def __init__(self, embedding: Path, *, threads: int = 1) -> None:
-        port = Port("input_1", (None, EMBEDDING_FRAMES, MEL_BINS, 1))
-        self._session = open_session(embedding, inputs=[port], threads=threads)
+        ports = [Port(f"state_{at}", (1, channels, 2, bands)) for at, (channels, bands) in enumerate(_STATES)]
+        self._session = open_session(embedding, inputs=[Port("frames", (1, None, MEL_BINS, 1)), *ports], threads=threads)
         self._mel = Mel()
+        self._state: list[Tensor] = [zeros(1, channels, 2, bands) for channels, bands in _STATES]
         silence = self._mel(zeros(_FFT))
-        self._born = self._embed(np.repeat(silence, EMBEDDING_FRAMES, axis=0)[None])
+        self._silent = self._embed(np.repeat(silence, _SETTLED, axis=0))[-1]
+        self._embed(np.ones((_SETTLED, MEL_BINS), np.float32))
+        self._born = self._state
         self._sound = zeros(TAIL + HOP)
         self._framed = framed(self._sound)  # made once: NumPy takes as long for this view as for three FFTs
-        self._frames = zeros(EMBEDDING_FRAMES, MEL_BINS)
         self._window = zeros(EMBEDDINGS, EMBEDDING_SIZE)
         self.reset()
 
     def reset(self) -> None:
         self._sound[:] = 0
-        self._frames[:] = 1
-        self._window[:] = self._born
+        self._state = self._born
+        self._window[:] = self._silent
 
     def warm_up(self) -> None:
         self.prime(np.zeros(EMBEDDINGS * HOP, np.int16))
@@ -139,17 +150,15 @@ class WakeFeatures:
     def step(self, samples: Samples) -> Floats:
         """int16 (1280,) → float32 (16, 96), the newest embedding last; valid until the next call."""
         check_hop(self, samples)
-        sound, frames, window = self._sound, self._frames, self._window
+        sound, window = self._sound, self._window
         sound[:TAIL] = sound[HOP:]
         sound[TAIL:] = samples
-        frames[:-FRAMES_PER_HOP] = frames[FRAMES_PER_HOP:]
-        frames[-FRAMES_PER_HOP:] = self._mel.of(self._framed)
         window[:-1] = window[1:]
-        window[-1] = self._embed(frames[None])[0]
+        window[-1] = self._embed(self._mel.of(self._framed))[0]
         return window
 
     def prime(self, history: Samples) -> None:
-        """As if `history` (int16, whole hops, the oldest first) had been stepped since birth, in one batched run.
+        """As if `history` (int16, whole hops, the oldest first) had been stepped since birth, in one run.
 
         The last HISTORY_HOPS hops are all that can matter.
         """
@@ -159,11 +168,8 @@ class WakeFeatures:
         if not len(history):
             return
         sound = np.concatenate((self._sound[HOP:], history.astype(np.float32)))
-        mel = np.concatenate((self._frames, self._mel(sound)))
-        windows = sliding_window_view(mel, EMBEDDING_FRAMES, axis=0)[FRAMES_PER_HOP::FRAMES_PER_HOP]
-        embeddings = self._embed(windows[-EMBEDDINGS:].transpose(0, 2, 1))
+        embeddings = self._embed(self._mel(sound))[-EMBEDDINGS:]
         self._sound[:] = sound[-TAIL - HOP :]
-        self._frames[:] = mel[-EMBEDDING_FRAMES:]
         self._window[-len(embeddings) :] = embeddings
 
     def track(self, samples: Samples) -> Floats:
@@ -177,15 +183,13 @@ class WakeFeatures:
         found = [self._window[1:].copy()]
         for first in range(0, len(samples), _TRACK_HOPS * HOP):
             sound = np.concatenate((self._sound[HOP:], samples[first : first + _TRACK_HOPS * HOP].astype(np.float32)))
-            mel = np.concatenate((self._frames, self._mel(sound)))
-            frames = sliding_window_view(mel, EMBEDDING_FRAMES, axis=0)[FRAMES_PER_HOP::FRAMES_PER_HOP]
-            found.append(self._embed(frames.transpose(0, 2, 1)))
+            found.append(self._embed(self._mel(sound)))
             self._sound[:] = sound[-TAIL - HOP :]
-            self._frames[:] = mel[-EMBEDDING_FRAMES:]
         self.reset()
         return np.concatenate(found)
 
-    def _embed(self, frames: Floats) -> Floats:
-        """float32 (n, 76, 32) → (n, 96)."""
-        output = self._session.run({"input_1": np.ascontiguousarray(frames)[..., None]})[0]
-        return output.reshape(-1, EMBEDDING_SIZE)
+    def _embed(self, mel: Floats) -> Floats:
+        """float32 (8·n, 32), the frames after those of the run before → (n, 96)."""
+        frames = np.ascontiguousarray(mel)[None, :, :, None]
+        embeddings, *self._state = self._session.run(dict(zip(self._session.names, (frames, *self._state), strict=True)))
+        return embeddings
