@@ -24,7 +24,7 @@ __all__ = [
     "bar", "cache_directory", "default_library", "read_manifest", "silent",
 ]  # fmt: skip
 
-DEFAULT_IDS = ("starter-en", "jarvis", "openwakeword-embedding", "silero-vad", "moonshine-tiny-en")
+DEFAULT_IDS = ("starter-en", "jarvis", "speech-embedding", "silero-vad", "moonshine-tiny-en")
 """What the default settings use, and what tools/run fetches."""
 
 SYSTEM_MODELS = Path("/usr/share/voiced/models")

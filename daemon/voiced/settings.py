@@ -51,7 +51,7 @@ class ModelSettings:
     """Which model plays which role"""
 
     path: str = knob("", "Folder that is searched for models first.", pattern=r"|/.*", form='"" or an absolute path')
-    wake_embedding: str = knob("openwakeword-embedding", "Speech embedding below the wake heads.", pattern=_MODEL, form=_MODEL_FORM)
+    wake_embedding: str = knob("speech-embedding", "Speech embedding below the wake heads.", pattern=_MODEL, form=_MODEL_FORM)
     vad: str = knob("silero-vad", "Voice activity detector.", pattern=_MODEL, form=_MODEL_FORM)
     transducer: str = knob("starter-en", "Streaming recognizer.", pattern=_MODEL, form=_MODEL_FORM)
     second_pass: str = knob("moonshine-tiny-en", 'Recognizer of the second pass; "" for none.', pattern=f"|{_MODEL}", form=_MODEL_FORM)

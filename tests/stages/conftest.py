@@ -42,7 +42,7 @@ def vad(library: Library) -> Vad:
 
 @pytest.fixture(scope="session")
 def embedding(library: Library) -> Path:
-    return library.find("openwakeword-embedding").files["model"]
+    return library.find("speech-embedding").files["model"]
 
 
 @pytest.fixture(scope="session")

@@ -11,6 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sounds import hops
 from voiced.audio import Samples
+from voiced.errors import ModelError
+from voiced.models import Library
 from voiced.stages.features import (
     EMBEDDING_FRAMES,
     EMBEDDINGS,
@@ -83,8 +85,13 @@ def test_the_mel_equals_openwakewords_where_that_does_not_clamp(sample: Samples)
     assert np.abs(np.maximum(ours, clamp) - theirs).max() < 1e-4
 
 
-def test_streamed_equals_the_whole_file(features: WakeFeatures, embedding: Path, sample: Samples) -> None:
-    session = open_session(embedding, inputs=[Port("input_1", (None, EMBEDDING_FRAMES, MEL_BINS, 1))])
+def test_streamed_equals_the_model_that_it_was_made_from(features: WakeFeatures, library: Library, sample: Samples) -> None:
+    """Google's model over each 76 frames anew, as openWakeWord runs it."""
+    try:
+        original = library.find("openwakeword-embedding").files["model"]
+    except ModelError:
+        pytest.skip("openwakeword-embedding is not here: voicectl models fetch openwakeword-embedding")
+    session = open_session(original, inputs=[Port("input_1", (None, EMBEDDING_FRAMES, MEL_BINS, 1))])
     sound = sample[: 60 * HOP]
     mel = np.concatenate((np.ones((EMBEDDING_FRAMES, MEL_BINS), np.float32), Mel()(np.pad(sound, (TAIL, 0)).astype(np.float32))))
     seen = np.stack([mel[8 * hop : 8 * hop + EMBEDDING_FRAMES] for hop in range(1, 61)])
@@ -93,6 +100,20 @@ def test_streamed_equals_the_whole_file(features: WakeFeatures, embedding: Path,
     streamed = np.stack([features.step(hop)[-1].copy() for hop in hops(sound, HOP)])
     assert np.abs(streamed - whole).max() < 1e-4
     assert np.abs(whole).max() > 1  # there was something to get wrong
+
+
+def test_the_embeddings_are_those_that_the_original_gave(features: WakeFeatures, sample: Samples) -> None:
+    """Written down when it ran beside ours: in the middle of the phrase, and of the silence after it."""
+    features.reset()
+    found = [features.step(hop)[-1].copy() for hop in hops(sample, HOP)[:60]]
+    assert found[20][:5] == pytest.approx([-7.329, 5.730, 18.695, 10.415, -9.845], abs=2e-3)
+    assert found[50][:5] == pytest.approx([-6.577, 25.064, 7.675, -3.106, 5.453], abs=2e-3)
+
+
+def test_a_model_that_is_no_embedding_is_refused(library: Library) -> None:
+    """A head for other tensors, or the original in a configuration of old, is named before anything is heard."""
+    with pytest.raises(ModelError, match=r"expected inputs frames \(1, any, 32, 1\), state_0"):
+        WakeFeatures(library.find("jarvis").files["model"])
 
 
 @pytest.mark.parametrize("count", [1, 3, 15, 16, 17, 40])

@@ -250,7 +250,7 @@ def test_a_bad_manifest_is_named_with_its_line(tmp_path: Path, line: str, what: 
 
 @pytest.fixture(scope="module")
 def features(library: Library) -> WakeFeatures:
-    return WakeFeatures(library.find("openwakeword-embedding").files["model"])
+    return WakeFeatures(library.find("speech-embedding").files["model"])
 
 
 @pytest.fixture(scope="module")
@@ -304,7 +304,7 @@ def test_from_sound_to_a_head_that_stage_1_runs(features: WakeFeatures, around: 
     learn = wake_data.examples(phrases, foreign)
     head = wake_train.settled(heads.train(learn, learn, Recipe(rounds=3, steps=60, batch=192)), learn)
     onnx_file.write(tmp_path / "jarvis.onnx", head, {})
-    stage = Stage1({"jarvis": tmp_path / "jarvis.onnx"}, library.find("openwakeword-embedding").files["model"])
+    stage = Stage1({"jarvis": tmp_path / "jarvis.onnx"}, library.find("speech-embedding").files["model"])
     pcm = np.asarray(sound(SAMPLE), np.int16)
     scores = [stage.step(pcm[at : at + HOP])[0] for at in range(0, len(pcm) - HOP, HOP)]
     heard = [max(scores[end // HOP - 3 : end // HOP + 6]) for _, end in PHRASES]

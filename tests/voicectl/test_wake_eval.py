@@ -180,7 +180,7 @@ def test_a_clip_in_noise_has_the_ratio_it_is_named_for(folder: Path, library: Li
 def wake_features(library: Library) -> Any:
     from voiced.api import WakeFeatures
 
-    return WakeFeatures(library.find("openwakeword-embedding").files["model"])
+    return WakeFeatures(library.find("speech-embedding").files["model"])
 
 
 def test_the_cascade_is_asked_at_one_place_or_about_a_whole_clip(library: Library, tmp_path: Path) -> None:
