@@ -18,12 +18,14 @@ from sounds import sound
 from voiced import assembly
 from voiced.audio import AudioFrame, Ring, Samples
 from voiced.batch import until_idle
+from voiced.ears import Ears
 from voiced.events import (
     Cancel,
     CloseReason,
     Endpoint,
     Event,
     Final,
+    NearMiss,
     Partial,
     Rewrite,
     Rewritten,
@@ -38,7 +40,7 @@ from voiced.events import (
     Words,
 )
 from voiced.models import Library
-from voiced.pipeline import Ears, Pipeline, Scribe, TransducerStage
+from voiced.pipeline import Pipeline, Rules, Scribe, TransducerStage
 from voiced.settings import Settings
 from voiced.stages.sherpa import provider
 from voiced.stages.transducer import Transducer
@@ -190,7 +192,7 @@ def test_two_runs_are_equal_and_the_next_recording_begins_anew(pipeline: Pipelin
     pipeline.next_source()
     again = run(pipeline, sample)
     assert [wake.turn for wake in of(Wake, again)] == [3, 4]
-    shifted = [dataclasses.replace(event, turn=event.turn - 2) for event in plain(again) if not isinstance(event, WakeRefused)]
+    shifted = [dataclasses.replace(event, turn=event.turn - 2) for event in plain(again) if not isinstance(event, WakeRefused | NearMiss)]
     assert shifted == plain(told)
 
 
@@ -425,16 +427,8 @@ def scribe(ring: Ring, ears: Ears, transducer: TransducerStage, verifier: Verifi
     def later(order: Rewrite, samples: Samples) -> None:
         asked.append((order, samples))
 
-    return Scribe(
-        ring,
-        assembly.machine(SETTINGS),
-        transducer,
-        verifier,
-        later,
-        ears.rest,
-        refractory_ms=SETTINGS.wake.refractory_ms,
-        audio_lost_ms=SETTINGS.endpoint.audio_lost_ms,
-    )
+    rules = Rules(assembly.turn_rules(SETTINGS), verifier, SETTINGS.wake.refractory_ms, SETTINGS.endpoint.audio_lost_ms)
+    return Scribe(ring, transducer, later, ears.rest, rules)
 
 
 def test_a_phrase_that_the_second_stage_refuses_opens_nothing(build: Build, sample: Samples) -> None:
@@ -443,7 +437,9 @@ def test_a_phrase_that_the_second_stage_refuses_opens_nothing(build: Build, samp
     assert {type(event) for event in told} == {WakeRefused}
     refused = of(WakeRefused, told)
     assert len(refused) == 2
-    assert refused[0] == WakeRefused(refused[0].sample, "jarvis", 0.25, "jarvis: 0.25, at least 0.5 wanted")
+    scores = refused[0].scores
+    assert refused[0] == WakeRefused(refused[0].sample, "jarvis", 0.25, "jarvis: 0.25, at least 0.5 wanted", scores)
+    assert scores["stage1"] >= scores["stage1_threshold"] == SETTINGS.wake.phrases[0].threshold
     assert (listening.said, asked, refusing.idle) == ([], [], True)
 
 

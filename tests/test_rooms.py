@@ -34,6 +34,7 @@ batch
 runtime
 assembly
 pipeline
+ears
 stages
 sources
 turn

@@ -17,7 +17,7 @@ from voiced.events import (
     TurnClosed,
     Words,
 )
-from voiced.turn import State, TurnMachine
+from voiced.turn import State, TurnMachine, TurnRules
 from voiced.units import RATE
 
 HOP = 512
@@ -33,7 +33,11 @@ RULES = {
 
 
 def machine(*, second_pass: bool = True, first_turn: int = 1, turn_step: int = 1, **rules: float) -> TurnMachine:
-    return TurnMachine(
+    return TurnMachine(turn_rules(True, second_pass, **rules), first_turn=first_turn, turn_step=turn_step)
+
+
+def turn_rules(end_token: bool = True, second_pass: bool = True, /, **rules: float) -> TurnRules:
+    return TurnRules(
         Endpointer(**{**RULES, **rules}),
         vad_on=0.5,
         vad_off=0.35,
@@ -41,9 +45,8 @@ def machine(*, second_pass: bool = True, first_turn: int = 1, turn_step: int = 1
         min_speech_ms=100,
         lead_pad_ms=100,
         tail_pad_ms=200,
+        end_token=end_token,
         second_pass=second_pass,
-        first_turn=first_turn,
-        turn_step=turn_step,
     )
 
 

@@ -12,20 +12,22 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from .audio import Ring, Samples
+from .ears import VAD_HOP, WAKE_HOP, Ears, Spotting
 from .endpoint import Endpointer
 from .events import Rewrite, Rewritten
 from .models import Library
-from .pipeline import RING_SECONDS, VAD_HOP, Ears, Pipeline, Scribe
+from .pipeline import RING_SECONDS, Pipeline, Rules, Scribe
 from .placement import provider_options
 from .settings import Settings, has_second_pass
+from .stages.approach import Approach
 from .stages.gate import Gate
 from .stages.second_pass import SecondPass
 from .stages.sherpa import provider
 from .stages.transducer import Transducer
 from .stages.vad import Vad
 from .stages.wake import Crossing, SpeechVerifier, Stage1
-from .turn import TurnMachine
-from .units import RATE
+from .turn import TurnRules
+from .units import RATE, to_samples
 
 Say = Callable[[str], None]
 
@@ -36,22 +38,42 @@ def new_ring() -> Ring:
 
 def ears(settings: Settings, library: Library, ring: Ring, say: Say) -> Ears:
     """Gate, wake stage 1 and VAD, warmed up. Built by the thread that will own them. Raises ModelError."""
-    phrases = settings.wake.phrases
     vad = Vad(_find(library, settings.models.vad, "vad", say)["model"])
     vad.warm_up()
-    gate = wake = None
-    if phrases:
-        embedding = _find(library, settings.models.wake_embedding, "wake-embedding", say)["model"]
-        heads = {phrase.phrase: _find(library, phrase.phrase, "wake-head", say)["model"] for phrase in phrases}
-        wake = Stage1(heads, embedding)
-        wake.warm_up()
-        if settings.gate.enabled:
-            gate = Gate(margin_db=settings.gate.margin_db, floor_dbfs=settings.gate.floor_dbfs, hold_ms=settings.gate.hold_ms)
+    return Ears(ring, vad, spotting(settings, library, say))
+
+
+def spotting(settings: Settings, library: Library, say: Say, before: Spotting | None = None) -> Spotting:
+    """What the ears listen for; stage 1 is `before`'s where nothing of it has changed. Any thread may build it. Raises ModelError."""
+    wake, phrases = settings.wake, settings.wake.phrases
+    if not phrases:
+        return Spotting(None, None, (), (), 0)
+    embedding = _find(library, settings.models.wake_embedding, "wake-embedding", say)["model"]
+    heads = {phrase.phrase: _find(library, phrase.phrase, "wake-head", say)["model"] for phrase in phrases}
+    made_of = tuple((name, path, _version(path)) for name, path in {**heads, "": embedding}.items())
+    if before and before.made_of == made_of:
+        stage1 = before.wake
+    else:
+        stage1 = Stage1(heads, embedding)
+        stage1.warm_up()
+    gate = None
+    if settings.gate.enabled:
+        gate = Gate(margin_db=settings.gate.margin_db, floor_dbfs=settings.gate.floor_dbfs, hold_ms=settings.gate.hold_ms)
     # what is refused or ignored is the scribe's business, so a crossing here is forgotten once the score was low
-    crossings = [
-        Crossing(threshold=phrase.threshold, hops=phrase.hops, wait_hops=max(settings.wake.verify_hops, phrase.hops)) for phrase in phrases
-    ]
-    return Ears(ring, gate, wake, vad, crossings, phrase_end_ms=settings.wake.phrase_end_ms)
+    crossings = tuple(
+        Crossing(threshold=phrase.threshold, hops=phrase.hops, wait_hops=max(wake.verify_hops, phrase.hops)) for phrase in phrases
+    )
+    refractory = to_samples(wake.refractory_ms) // WAKE_HOP
+    approaches = tuple(
+        Approach(threshold=crossing.threshold, wait_hops=crossing.wait_hops, refractory_hops=refractory) for crossing in crossings
+    )
+    return Spotting(gate, stage1, crossings, approaches, to_samples(wake.phrase_end_ms), made_of)
+
+
+def _version(path: Path) -> tuple[int, int]:
+    """Of a file that may be written anew under its name: a head that was trained again."""
+    found = path.stat()
+    return found.st_mtime_ns, found.st_size
 
 
 def scribe(
@@ -77,22 +99,20 @@ def scribe(
         lookahead_ms=facts.lookahead_ms,
         chunk_ms=facts.chunk_ms,
         tail_ms=facts.tail_ms,
-        end_token=facts.end_token and settings.transducer.end_token,
+        end_token=facts.end_token,
         provider=provider(runtime_dir),
         threads=settings.transducer.threads,
     )
     transducer.warm_up()
+    return Scribe(ring, transducer, rewrite, rest, rules(settings, library, say), first_turn=first_turn, turn_step=turn_step)
+
+
+def rules(settings: Settings, library: Library, say: Say, before: Rules | None = None) -> Rules:
+    """How the scribe decides; what is costly is `before`'s where nothing of it has changed. Any thread may build it. Raises ModelError."""
+    del library, say, before  # the verifier loads nothing
     wake = settings.wake
-    return Scribe(
-        ring,
-        machine(settings, first_turn, turn_step),
-        transducer,
-        SpeechVerifier(threshold=wake.verify_threshold, sustain=wake.verify_hops, min_speech=wake.verify_speech),
-        rewrite,
-        rest,
-        refractory_ms=wake.refractory_ms,
-        audio_lost_ms=settings.endpoint.audio_lost_ms,
-    )
+    verifier = SpeechVerifier(threshold=wake.verify_threshold, sustain=wake.verify_hops, min_speech=wake.verify_speech)
+    return Rules(turn_rules(settings), verifier, wake.refractory_ms, settings.endpoint.audio_lost_ms)
 
 
 def second_pass(settings: Settings, library: Library, runtime_dir: Path, say: Say) -> SecondPass:
@@ -135,10 +155,10 @@ def _second_pass_provider(settings: Settings, runtime_dir: Path) -> str:
     return provider(runtime_dir, place.second_pass_provider, options)
 
 
-def machine(settings: Settings, first_turn: int = 1, turn_step: int = 1) -> TurnMachine:
-    """The heart as the settings want it."""
+def turn_rules(settings: Settings) -> TurnRules:
+    """How the heart judges a turn."""
     endpoint, vad = settings.endpoint, settings.vad
-    return TurnMachine(
+    return TurnRules(
         Endpointer(
             token_threshold=endpoint.token_threshold,
             token_silence_ms=endpoint.token_silence_ms,
@@ -153,9 +173,8 @@ def machine(settings: Settings, first_turn: int = 1, turn_step: int = 1) -> Turn
         min_speech_ms=vad.min_speech_ms,
         lead_pad_ms=settings.second_pass.lead_pad_ms,
         tail_pad_ms=settings.second_pass.tail_pad_ms,
+        end_token=settings.transducer.end_token,
         second_pass=has_second_pass(settings),
-        first_turn=first_turn,
-        turn_step=turn_step,
     )
 
 

@@ -43,13 +43,14 @@ class TextSource(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Confirmed:
-    """Both wake stages agree. The phrase ends at `phrase_end`, from where the turn's audio begins."""
+    """Both wake stages agree. The phrase ends at `phrase_end`, from where the turn's audio begins. `scores` as in Wake."""
 
     sample: int
     phrase: str
     phrase_end: int
     score: float
     verdict: str
+    scores: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +136,12 @@ class Rewritten:
 
 @dataclass(frozen=True, slots=True)
 class Wake:
-    """A phrase (or a client, with an empty phrase) opened the turn; its audio begins at `phrase_end`."""
+    """A phrase (or a client, with an empty phrase) opened the turn; its audio begins at `phrase_end`.
+
+    score    of the second stage, in its own measure
+    verdict  the second stage's reason, in words
+    scores   what was decided by: `stage1` (the highest), `stage1_threshold`, and what the second stage measured; names may grow
+    """
 
     sample: int
     turn: int
@@ -143,6 +149,17 @@ class Wake:
     phrase_end: int
     score: float
     verdict: str
+    scores: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class NearMiss:
+    """Stage 1 came near its threshold, to `score` at the most, and did not cross it. Nothing was opened. Known at `sample`, after it."""
+
+    sample: int
+    phrase: str
+    score: float
+    threshold: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +170,7 @@ class WakeRefused:
     phrase: str
     score: float
     verdict: str
+    scores: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +258,7 @@ class Rewrite:
 
 
 Fact = Union[Confirmed, Trigger, SpeechProbability, Words, Stop, Cancel, AudioLost, Shutdown, FirstPass, Rewritten]
-Event = Union[Wake, WakeRefused, SpeechStarted, Partial, Endpoint, Final, TurnClosed]
+Event = Union[Wake, WakeRefused, NearMiss, SpeechStarted, Partial, Endpoint, Final, TurnClosed]
 Order = Union[OpenTurn, CloseTurn, Rewrite]
 
 _KINDS: dict[str, type] = {kind.__name__: kind for union in (Fact, Event, Order) for kind in typing.get_args(union)}

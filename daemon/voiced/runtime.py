@@ -27,11 +27,12 @@ import numpy as np
 from . import assembly, placement, wire
 from .audio import Samples
 from .desk import PlacementRow
+from .ears import Ears, Heard
 from .errors import InputError, InternalError, VoicedError
 from .events import AudioLost, Cancel, Event, Final, Partial, Rewrite, Rewritten, Shutdown, Stop, Trigger, decode, encode
 from .journal import trace
 from .models import default_library
-from .pipeline import Ears, Heard, Scribe
+from .pipeline import Scribe
 from .settings import Settings, from_plain
 from .sources.microphone import Microphone
 from .sources.paced import PacedFile

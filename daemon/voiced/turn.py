@@ -155,32 +155,45 @@ class _Pending:
     text: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class TurnRules:
+    """How a turn is judged: all of the machine that a reload may change.
+
+    end_token    an end token counts
+    second_pass  finished turns are rewritten
+    """
+
+    endpointer: Endpointer
+    vad_on: float
+    vad_off: float
+    vad_hop: int
+    min_speech_ms: float
+    lead_pad_ms: float
+    tail_pad_ms: float
+    end_token: bool
+    second_pass: bool
+
+
 class TurnMachine:
     """Feed it facts in the order of their samples; it gives events to publish and orders to obey, in order."""
 
-    def __init__(
-        self,
-        endpointer: Endpointer,
-        *,
-        vad_on: float,
-        vad_off: float,
-        vad_hop: int,
-        min_speech_ms: float,
-        lead_pad_ms: float,
-        tail_pad_ms: float,
-        second_pass: bool,
-        first_turn: int = 1,
-        turn_step: int = 1,
-    ) -> None:
-        self._endpointer = endpointer
-        self._gate = Hysteresis(vad_on, vad_off)
-        self._vad_hop = vad_hop
-        self._min_speech = to_samples(min_speech_ms)
+    def __init__(self, rules: TurnRules, *, first_turn: int = 1, turn_step: int = 1) -> None:
         self._phrase_tail = to_samples(PHRASE_TAIL_MS)
-        self._lead_pad, self._tail_pad = to_samples(lead_pad_ms), to_samples(tail_pad_ms)
-        self._second_pass = second_pass
         self._first_turn, self._turn_step = first_turn, turn_step
+        self._turn: _Turn | None = None
+        self.adopt(rules)
         self.reset()
+
+    def adopt(self, rules: TurnRules) -> None:
+        """Judges the next turn by these rules; ValueError while one is open, which goes on as it began. What is pending stays."""
+        if self._turn is not None:
+            raise ValueError(f"rules change between turns; turn {self._turn.id} is open")
+        self._endpointer = rules.endpointer
+        self._gate = Hysteresis(rules.vad_on, rules.vad_off)
+        self._vad_hop = rules.vad_hop
+        self._min_speech = to_samples(rules.min_speech_ms)
+        self._lead_pad, self._tail_pad = to_samples(rules.lead_pad_ms), to_samples(rules.tail_pad_ms)
+        self._end_token, self._second_pass = rules.end_token, rules.second_pass
 
     def reset(self) -> None:
         self._next_turn = self._first_turn
@@ -189,7 +202,7 @@ class TurnMachine:
     def next_source(self) -> None:
         """Asleep, and positions begin anew; turn ids go on. What was open or pending is forgotten."""
         self.state = State.ASLEEP
-        self._turn: _Turn | None = None
+        self._turn = None
         self._pending: dict[int, _Pending] = {}
         self._now = 0
         self._heard = 0
@@ -207,10 +220,10 @@ class TurnMachine:
     def take(self, fact: Fact) -> list[Event | Order]:
         self._now = max(self._now, fact.sample)
         match fact:
-            case Confirmed(phrase=phrase, phrase_end=first, score=score, verdict=verdict):
-                return self._open(phrase, first, score, verdict)
+            case Confirmed(phrase=phrase, phrase_end=first, score=score, verdict=verdict, scores=scores):
+                return self._open(phrase, first, score, verdict, scores)
             case Trigger(sample=sample):
-                return self._open("", sample, 1.0, "asked for by a client")
+                return self._open("", sample, 1.0, "asked for by a client", {})
             case SpeechProbability():
                 return self._vad(fact)
             case Words():
@@ -231,7 +244,7 @@ class TurnMachine:
                     done += self._rewritten(Rewritten(fact.sample, turn, "", "shutting down"))
                 return done
 
-    def _open(self, phrase: str, first: int, score: float, verdict: str) -> list[Event | Order]:
+    def _open(self, phrase: str, first: int, score: float, verdict: str, scores: dict[str, float]) -> list[Event | Order]:
         asleep = self.state is State.ASLEEP
         self.state = next_state(self.state, Cue.WAKE)
         if not asleep:
@@ -241,7 +254,7 @@ class TurnMachine:
         self._turn = turn
         self._gate.reset()
         self._heard = first
-        return [Wake(self._now, turn.id, phrase, first, score, verdict), OpenTurn(self._now, turn.id, first)]
+        return [Wake(self._now, turn.id, phrase, first, score, verdict, scores), OpenTurn(self._now, turn.id, first)]
 
     def _vad(self, fact: SpeechProbability) -> list[Event | Order]:
         turn = self._turn
@@ -271,7 +284,7 @@ class TurnMachine:
         if turn is None:
             return []
         changed = fact.text != turn.text
-        turn.text, turn.token, turn.token_log_probability = fact.text, fact.end_token, fact.log_probability
+        turn.text, turn.token, turn.token_log_probability = fact.text, fact.end_token if self._end_token else None, fact.log_probability
         done: list[Event | Order] = [Partial(fact.sample, turn.id, fact.text)] if changed else []
         return done + self._decide()
 

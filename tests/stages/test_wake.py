@@ -179,7 +179,10 @@ def test_speech_with_a_spike_is_refused(vad: Vad, sample: Samples) -> None:
 
 
 def test_no_score_and_no_sound_are_no_phrase(vad: Vad) -> None:
-    assert judge(vad, np.zeros(0, np.int16), ()) == Verdict(False, 0.0, "0 hops at or above 0.9 (2 wanted), 0 windows of speech (4 wanted)")
+    verdict = judge(vad, np.zeros(0, np.int16), ())
+    why = "0 hops at or above 0.9 (2 wanted), 0 windows of speech (4 wanted)"
+    assert verdict == Verdict(False, 0.0, why, verdict.scores)
+    assert verdict.scores["verify"] == verdict.scores["sustained"] == verdict.scores["speech"] == 0
 
 
 def wakes(stage1: Stage1, vad: Vad, clip: Samples) -> list[Verdict]:

@@ -131,6 +131,7 @@ LANE = Interface(
     signals=(
         _event("Wake", "A phrase, or a client with an empty one, opened the turn, whose audio begins there.", "s phrase, t phrase_end"),
         _event("WakeRefused", "A phrase was nearly heard; nothing was opened, turn is 0.", "s phrase"),
+        _event("NearMiss", "A score came near its threshold and went away again; turn is 0.", "s phrase"),
         _event("SpeechStarted", "The speaker has begun."),
         _event("Partial", "The text so far, which may still change.", "s text"),
         _event("Endpoint", "The speaker has finished; the first pass's text, the final is pending.", "s reason, t speech_end, s text"),

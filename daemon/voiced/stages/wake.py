@@ -10,7 +10,7 @@ score rises before the phrase ends, so where the phrase ends is reckoned from th
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -140,11 +140,15 @@ class Phrase:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`why` has the numbers and the limits they were held against, whichever way it went; it holds no spoken words."""
+    """`why` has the numbers and the limits they were held against, whichever way it went; it holds no spoken words.
+
+    scores   the same by name, for whoever reckons with them; a limit is `<name>_threshold`
+    """
 
     accepted: bool
     score: float
     why: str
+    scores: Mapping[str, float] = field(default_factory=dict)
 
 
 class Verifier(Protocol):
@@ -175,4 +179,12 @@ class SpeechVerifier:
         why = (
             f"{longest} hops at or above {self.threshold:g} ({self.sustain} wanted), {spoken} windows of speech ({self.min_speech} wanted)"
         )
-        return Verdict(longest >= self.sustain and spoken >= self.min_speech, max(phrase.scores, default=0.0), why)
+        scores = {
+            "verify": max(phrase.scores, default=0.0),
+            "verify_threshold": self.threshold,
+            "sustained": float(longest),
+            "sustained_threshold": float(self.sustain),
+            "speech": float(spoken),
+            "speech_threshold": float(self.min_speech),
+        }
+        return Verdict(longest >= self.sustain and spoken >= self.min_speech, scores["verify"], why, scores)
