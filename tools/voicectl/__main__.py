@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from voiced.api import InternalError, OutputError, VoicedError, __version__, prepare_output, reader_gone, trace
 
-from . import asr, client, models, wake
+from . import asr, client, models, vad, wake
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -106,6 +106,12 @@ def parser() -> argparse.ArgumentParser:
     one = family.add_subparsers(metavar="eval", required=True).add_parser("eval", help=does, description=f"{does[0].upper()}{does[1:]}.")
     one.set_defaults(command=asr.evaluate)
     asr.arguments(one)
+
+    does = "measure what the VAD misses and what it invents, on recordings with speech labels"
+    family = commands.add_parser("vad", help="measure the VAD", description="Measure the VAD.")
+    one = family.add_subparsers(metavar="eval", required=True).add_parser("eval", help=does, description=f"{does[0].upper()}{does[1:]}.")
+    one.set_defaults(command=vad.evaluate)
+    vad.arguments(one)
 
     family = commands.add_parser("wake", help="measure and make wake heads", description="Measure and make wake heads.")
     verbs = family.add_subparsers(metavar="eval|train", required=True)

@@ -20,6 +20,7 @@ from .clips import Clips, LeftOut
 from .measure import WITHIN_MS, Figures, Heard, Rules
 from .recognizers import Export
 from .scores import Rate, Spread
+from .tables import Table, aligned, marked_down, without_empty
 from .tracks import EARLY
 
 _LIBRARIES = ("sherpa-onnx", "onnxruntime", "numpy", "jiwer", "rapidfuzz")
@@ -66,9 +67,6 @@ class Report:
 
 # ── tables ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-Table = list[list[str]]
-"""Rows of cells, the first its head."""
-
 
 def tables(report: Report) -> list[Table]:
     """Those that have something to say."""
@@ -90,7 +88,7 @@ def _words(report: Report) -> Table:
             row.set, str(row.clips), label, rate_text(row.wer),
             "/".join(map(str, kinds)) if mine else "", rate_text(row.slots), rate_text(row.orders),
         ])  # fmt: skip
-    return _without_empty(table)
+    return without_empty(table)
 
 
 def _ends(report: Report) -> Table:
@@ -109,7 +107,7 @@ def _ends(report: Report) -> Table:
         if (token := row.end_token) is not None:
             shares = [*(token.within[ms] for ms in WITHIN_MS), token.early, token.never, token.cut_off]
             table.append([row.set, label, *map(rate_text, shares), spread_text(token.stands), spread_text(token.known)])
-    return _without_empty(table)
+    return without_empty(table)
 
 
 def _pauses(report: Report) -> Table:
@@ -126,7 +124,7 @@ def _delays(report: Report) -> Table:
         ratio = f"{row.real_time_factor / base[row.set]:.2f} ×" if row.model else ""
         spreads = map(spread_text, (row.last_word, row.emission_delay, row.first_word))
         table.append([row.set, label, *spreads, f"{row.real_time_factor:.3f}", ratio])
-    return _without_empty(table)
+    return without_empty(table)
 
 
 def _models(report: Report) -> Table:
@@ -141,12 +139,6 @@ def _models(report: Report) -> Table:
         facts = [f"{export.chunk_ms:.0f} ms", f"{export.lookahead_ms:.0f} ms", f"{wait:.0f} ms", f"{export.size / 1e6:.1f} MB"]
         table.append([report.labels()[at], *facts, *(_percent(found.get((at, name))) for name in sets)])
     return table
-
-
-def _without_empty(table: Table) -> Table:
-    """Without the columns that have a head alone."""
-    kept = [column for column in range(len(table[0])) if any(row[column] for row in table[1:])]
-    return [[row[column] for column in kept] for row in table]
 
 
 def _percent(rate: Rate | None) -> str:
@@ -190,19 +182,13 @@ def head(report: Report) -> str:
 
 def plain(report: Report) -> str:
     """Aligned columns, for a terminal."""
-    blocks = [head(report)]
-    for table in tables(report):
-        widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
-        blocks.append("\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table))
+    blocks = [head(report), *map(aligned, tables(report))]
     told = ["\n".join(lines) for lines in (remarks(report), WHAT) if lines]
     return "\n\n".join([*blocks, *told]).replace("`", "")
 
 
 def markdown(report: Report) -> str:
-    blocks = [head(report)]
-    for first, *rest in tables(report):
-        lines = [first, ["---"] * len(first), *rest]
-        blocks.append("\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |" for line in lines))
+    blocks = [head(report), *map(marked_down, tables(report))]
     notes = [f"- {line}" if not line.startswith(" ") else f"  - {line.strip()}" for line in remarks(report)]
     notes += [f"- {line}" for line in WHAT]
     return "\n\n".join([*blocks, "\n".join(notes)])

@@ -16,6 +16,7 @@ from voiced.api import UsageError, __version__
 
 from .report import rate_text
 from .scores import Rate
+from .tables import Table, aligned, marked_down
 from .wake_measure import BUDGETS, Point
 
 _NAMED = 12
@@ -81,9 +82,6 @@ class Figures:
     stage2_loses: Rate | None = None
     confirmed_ms: tuple[float, float] | None = None
     phrase_end_ms: tuple[float, float] | None = None
-
-
-Table = list[list[str]]
 
 
 def tables(all_figures: Sequence[Figures]) -> list[Table]:
@@ -152,18 +150,12 @@ def _accepts(all_figures: Sequence[Figures]) -> Table:
 
 def plain(head: str, all_figures: Sequence[Figures]) -> str:
     """Aligned columns, for a terminal."""
-    blocks = [head]
-    for table in tables(all_figures):
-        widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
-        blocks.append("\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table))
+    blocks = [head, *map(aligned, tables(all_figures))]
     return "\n\n".join([*blocks, "\n".join(WHAT)])
 
 
 def markdown(head: str, all_figures: Sequence[Figures]) -> str:
-    blocks = [head]
-    for first, *rest in tables(all_figures):
-        lines = [first, ["---"] * len(first), *rest]
-        blocks.append("\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |" for line in lines))
+    blocks = [head, *map(marked_down, tables(all_figures))]
     return "\n\n".join([*blocks, "\n".join(f"- {line}" for line in WHAT)])
 
 
