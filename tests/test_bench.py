@@ -110,6 +110,18 @@ def test_idle(library: Library) -> None:
 
 
 @pytest.mark.slow
+def test_wake(library: Library) -> None:
+    rows = figures("wake")
+    if set(rows) == {"all"}:
+        pytest.skip(rows["all"]["note"])
+    assert len(rows) == 4
+    for row in rows.values():
+        assert row["bare"] > 0
+        assert row["ratio"] == pytest.approx(row["value"] / row["bare"])
+    assert "wakes" in next(row["note"] for what, row in rows.items() if what.startswith("the phrase"))
+
+
+@pytest.mark.slow
 def test_hearing(library: Library) -> None:
     rows = figures("hearing")
     assert set(rows) == {"the pipeline, one process", "the daemon, all processes"}

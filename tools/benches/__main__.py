@@ -13,7 +13,7 @@ from voiced.errors import VoicedError
 
 from .rows import Row, machine, markdown
 
-BENCHES = ("idle", "hearing", "partial", "dbus", "memory")
+BENCHES = ("idle", "wake", "hearing", "partial", "dbus", "memory")
 CHECKOUT = Path(__file__).resolve().parents[2]
 
 

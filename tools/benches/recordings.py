@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import soundfile
@@ -37,16 +38,23 @@ def room(seconds: float, dbfs: float = -70.0) -> Samples:
     return np.rint(noise).astype(np.int16)
 
 
+def talk() -> Samples:
+    """All that is said in the sample but the phrase, without a pause."""
+    heard, facts = sample(), _facts()
+    return np.concatenate([heard[part["speech_start"] : part["speech_end"]] for part in (*facts["talk"], *facts["turns"])])
+
+
 def long_turn(seconds: float = 10.0) -> Samples:
     """The phrase, and then all that is said in the sample, over and over and without a pause, for so long."""
-    heard = sample()
-    facts = json.loads((DATA / "sample.json").read_text(encoding="utf-8"))
-    first = facts["turns"][0]
-    said = [heard[part["speech_start"] : part["speech_end"]] for part in (*facts["talk"], *facts["turns"])]
-    speech = np.concatenate(said)
-    speech = np.tile(speech, -(-round(seconds * RATE) // len(speech)))[: round(seconds * RATE)]
+    heard, first = sample(), _facts()["turns"][0]
+    speech = np.resize(talk(), round(seconds * RATE))
     head = heard[first["phrase_start"] - to_samples(_BEFORE_MS) : first["speech_start"]]
     return np.concatenate((head, speech, silence(2.0)))
+
+
+def _facts() -> dict[str, Any]:
+    facts: dict[str, Any] = json.loads((DATA / "sample.json").read_text(encoding="utf-8"))
+    return facts
 
 
 def write(path: Path, sound: Samples) -> Path:

@@ -37,7 +37,9 @@ def streaming(model: Any) -> Any:
     }
     names = {graph.input[0].name: IN, graph.output[0].name: OUT}
     constants = {one.name: one for one in graph.initializer}
-    nodes, states, kept = [], [helper.make_tensor_value_info(IN, TensorProto.FLOAT, [1, "frames", MEL_BINS, 1])], []
+    nodes: list[Any] = []
+    states: list[Any] = [helper.make_tensor_value_info(IN, TensorProto.FLOAT, [1, "frames", MEL_BINS, 1])]
+    kept: list[Any] = []
     for node in graph.node:
         if node.op_type == "Conv" and _kernel(node)[0] == _KEPT + 1:
             channels, bands = shapes[node.input[0]][1], shapes[node.input[0]][3]
