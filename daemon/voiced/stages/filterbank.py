@@ -42,9 +42,10 @@ def _triangles() -> Floats:
     corners = np.linspace(low, high, BINS + 2)
     bins = _mel(np.arange(_FFT // 2 + 1)[:, None] * RATE / _FFT)
     left, peak, right = corners[:-2], corners[1:-1], corners[2:]
-    weights = np.minimum((bins - left) / (peak - left), (right - bins) / (right - peak)).clip(min=0)
+    weights = np.maximum(np.minimum((bins - left) / (peak - left), (right - bins) / (right - peak)), 0)
     weights[-1] = 0  # kaldi leaves the bin at half the rate out
-    return weights.astype(np.float32)
+    triangles: Floats = weights.astype(np.float32)
+    return triangles
 
 
 _TRIANGLES = _triangles()
