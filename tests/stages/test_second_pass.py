@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from voiced.audio import Samples
 from voiced.models import Library
 from voiced.stages.second_pass import SecondPass, quietest
-from voiced.stages.sherpa import MOONSHINE_LONGEST
+from voiced.stages.sherpa import MOONSHINE_LONGEST, Transcript
 
 QUERY = slice(28_080, 60_000)
 """“Turn on the lights in the kitchen.” of the sample (sample.json)."""
@@ -61,6 +61,20 @@ def test_counts_and_refusal(library: Library, sample: Samples) -> None:
     assert (counted.decodes, counted.samples, counted.empty) == (2, QUERY.stop - QUERY.start + 1600, 1)
     with pytest.raises(ValueError, match=r"SecondPass wants int16 of shape \(n,\), n > 0; got int16 \(0,\)"):
         stage.decode(sample[:0])
+
+
+def test_an_engine_that_tells_no_probabilities_gives_none(second_pass: SecondPass, sample: Samples) -> None:
+    second_pass.decode(sample[QUERY])
+    assert second_pass.log_probability is None
+
+
+def test_a_text_is_as_sure_as_the_mean_of_its_tokens(monkeypatch: pytest.MonkeyPatch, second_pass: SecondPass, sample: Samples) -> None:
+    """No model at hand tells them; the sum over the pieces of a turn is ours."""
+    parts = iter([Transcript("turn on", (-0.5, -1.5)), Transcript(""), Transcript("the lights", (-4.0,))])
+    monkeypatch.setattr(second_pass, "_pieces", lambda samples: [samples] * 3)
+    monkeypatch.setattr(second_pass, "_decode", lambda samples: next(parts))
+    assert second_pass.decode(sample[QUERY]) == "turn on the lights"
+    assert second_pass.log_probability == -2.0
 
 
 @given(st.integers(0, 40_000), st.integers(0, 2**32 - 1))

@@ -16,7 +16,7 @@ from ..audio import Samples
 from ..units import RATE, to_samples
 from . import check_hop
 from .memory import give_back
-from .sherpa import OfflineEngine
+from .sherpa import OfflineEngine, Transcript
 
 _CUT_WITHIN = 3 * RATE // 2
 """How far from an even share a cut may lie: enough to find a pause between words."""
@@ -56,6 +56,8 @@ class SecondPass:
         self._lead = np.zeros(to_samples(lead_ms), np.int16)
         self._tail = np.zeros(to_samples(tail_ms), np.int16)
         self._decodes = self._samples = self._empty = 0
+        self.log_probability: float | None = None
+        """Mean over the tokens of the last text, natural logarithm; None where the engine tells none."""
 
     def reset(self) -> None:
         """Between two turns: nothing is kept. It takes some milliseconds, so it is called after the answer was given."""
@@ -70,7 +72,10 @@ class SecondPass:
     def step(self, samples: Samples) -> str:
         """int16 (n,): a whole turn. Returns its text, '' where there is none."""
         check_hop(self, samples)
-        text = " ".join(filter(None, map(self._decode, self._pieces(samples))))
+        parts = [self._decode(piece) for piece in self._pieces(samples)]
+        text = " ".join(part.text for part in parts if part.text)
+        tokens = [value for part in parts for value in part.log_probabilities]
+        self.log_probability = sum(tokens) / len(tokens) if tokens else None
         self._decodes += 1
         self._samples += len(samples)
         self._empty += not text
@@ -78,9 +83,9 @@ class SecondPass:
 
     decode = step
 
-    def _decode(self, samples: Samples) -> str:
+    def _decode(self, samples: Samples) -> Transcript:
         if not samples.any():  # digital silence (a muted device) holds no words; an encoder-decoder may still find some
-            return ""
+            return Transcript("")
         return self._engine.decode(np.concatenate((self._lead, samples, self._tail)))
 
     def _pieces(self, samples: Samples) -> list[Samples]:

@@ -75,6 +75,17 @@ class Hypothesis:
     log_probabilities: tuple[float, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Transcript:
+    """What an offline model makes of a sound.
+
+    log_probabilities  natural logarithms, one a token, where sherpa-onnx tells them for this kind of model (none for Moonshine)
+    """
+
+    text: str
+    log_probabilities: tuple[float, ...] = ()
+
+
 def position(first: int, seconds: float, frame_ms: float) -> int:
     """Where an output frame begins, in samples: the one place where sherpa-onnx's times become ours.
 
@@ -149,7 +160,7 @@ class OfflineEngine:
         self.longest = MOONSHINE_LONGEST if kind == "moonshine-v2" and _version() < (2,) else None
         """Samples that one decode takes at the most, where the installed version has such a limit."""
 
-    def decode(self, samples: Samples) -> str:
+    def decode(self, samples: Samples) -> Transcript:
         """int16 (n,) → its text, without space at the ends. Memory follows the length: the caller cuts.
 
         Raises ValueError for more than `longest`: the answer would be silence instead of words.
@@ -159,7 +170,8 @@ class OfflineEngine:
         stream = self._recognizer.create_stream()
         stream.accept_waveform(RATE, _as_floats(samples))
         self._recognizer.decode_stream(stream)
-        return str(stream.result.text).strip()
+        result = stream.result
+        return Transcript(str(result.text).strip(), tuple(getattr(result, "ys_log_probs", ())))
 
 
 def probe(kind: str, files: Mapping[str, Path], *, provider: str, threads: int = 1) -> None:
