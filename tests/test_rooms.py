@@ -22,16 +22,19 @@ ORDER = """
 __main__
 api
 daemon files
+command
 terminal
 bus
 systemd
 supervisor
+publisher
 lanestate
-captures rewriter warmup ledger hearing
+captures rewriter warmup ledger hearing probe reloading
 statistics
 children
 batch
 runtime
+processes
 assembly
 pipeline
 ears
@@ -51,7 +54,7 @@ integrity
 manifest progress
 settings
 boards
-yamlread
+yamlread changes
 knobs
 wire
 journal runtime_dir units

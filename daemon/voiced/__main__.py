@@ -16,9 +16,9 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from . import __version__, journal
-from .errors import ConfigError, InternalError, OutputError, UsageError, VoicedError
-from .terminal import prepare_output, reader_gone
+from . import __version__
+from .command import run_command
+from .errors import InternalError, UsageError
 
 SAMPLE = Path(__file__).parent / "data" / "sample.flac"
 
@@ -28,30 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     if arguments and arguments[0].startswith(":"):
         return child_main(arguments[0], "".join(arguments[1:2]))
-    prepare_output()
-    try:
-        try:
-            return run(parse(arguments))
-        finally:
-            sys.stdout.flush()  # here, where it can still be said that it failed
-    except ConfigError as error:
-        print("\n".join(f"voiced: {line}" for line in error.lines), file=sys.stderr)
-        return error.exit_code
-    except VoicedError as error:
-        if isinstance(error, OutputError):
-            reader_gone()
-        print(f"voiced: {error}", file=sys.stderr)
-        return error.exit_code
-    except KeyboardInterrupt:
-        return 130
-    except BrokenPipeError:
-        reader_gone()
-        return 0
-    except Exception as error:
-        said = " ".join(f"{type(error).__name__}: {error}".split())
-        print(f"voiced: a fault of its own: {said}; report it with what VOICED_TRACE=1 adds to this", file=sys.stderr)
-        journal.trace()
-        return InternalError.exit_code
+    return run_command("voiced", lambda: run(parse(arguments)))
 
 
 def child_main(role: str, link: str) -> int:
@@ -74,8 +51,10 @@ def child_main(role: str, link: str) -> int:
             from .sources.capture import main as work
         case ":lane":
             from .runtime import lane_main as work
+        case ":probe":
+            from .processes import probe_main as work
         case ":second-pass":
-            from .runtime import second_pass_main as work
+            from .processes import second_pass_main as work
         case ":files":
             from .batch import files_main as work
         case _:

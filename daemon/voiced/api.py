@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from . import __version__
 from .bus.client import Changed, Client, Heard, Presence, Unknown
 from .bus.private import find_bus
+from .command import run_command
 from .desk import Published
 from .errors import BusError, FetchError, InputError, InternalError, ModelError, OutputError, UsageError, VoicedError
 from .events import CloseReason, Endpoint, Event, Final, Partial, TextSource, TurnClosed, Wake, WakeRefused, Words, encode
@@ -60,5 +61,6 @@ __all__ = [
     "OutputError", "Partial", "Pipeline", "Port", "Presence", "Published", "Samples", "SegmentRules", "Settings", "TextSource",
     "Transducer", "TurnClosed", "Unknown", "UsageError", "Vad", "VoicedError", "Wake", "WakeFeatures", "WakeRefused", "Words",
     "__version__", "bar", "default_library", "defaults", "encode", "find_bus", "json_line", "open_session", "pipeline", "prepare_output",
-    "probe", "provider", "read_audio", "reader_gone", "runtime_directory", "segments", "to_ms", "to_samples", "trace", "windows",
+    "probe", "provider", "read_audio", "reader_gone", "run_command", "runtime_directory", "segments", "to_ms", "to_samples", "trace",
+    "windows",
 ]  # fmt: skip

@@ -18,7 +18,7 @@ from .errors import InputError, VoicedError
 from .events import encode
 from .models import default_library
 from .pipeline import Pipeline
-from .runtime import fail, receive_job
+from .processes import fail, receive_job
 from .settings import from_plain
 from .sources.paced import TAIL_MS
 from .sources.wavfile import WavSource

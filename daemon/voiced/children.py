@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from . import placement, wire
@@ -155,6 +155,37 @@ def ended(status: int, loading: str) -> str:
     """How a process ended, in words; `loading` is what it said last that it was loading, "" where it was done with that."""
     how = f"was killed by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
     return f"{how} while loading {loading}" if loading else how
+
+
+async def wait_ended(children: Collection[Child], seconds: float) -> None:
+    """Returns when all have ended, or so many seconds have passed."""
+    deadline = time.monotonic() + seconds
+    while any(child.alive for child in children) and time.monotonic() < deadline:
+        await asyncio.sleep(0.01)
+
+
+class Timers:
+    """Calls that are due later, until they are closed. In one event loop."""
+
+    def __init__(self) -> None:
+        self._waiting: set[asyncio.TimerHandle] = set()
+        self._closed = False
+
+    def later(self, seconds: float, call: Callable[[], None]) -> None:
+        """Calls back once, unless closed by then."""
+
+        def due() -> None:
+            self._waiting.discard(handle)
+            if not self._closed:
+                call()
+
+        handle = asyncio.get_running_loop().call_later(seconds, due)
+        self._waiting.add(handle)
+
+    def close(self) -> None:
+        self._closed = True
+        for timer in self._waiting:
+            timer.cancel()
 
 
 class Backoff:

@@ -22,11 +22,11 @@ from . import __version__, placement
 from .bus.address import entries, is_system, session_address
 from .bus.private import find_bus, start_private_bus
 from .bus.service import Service
-from .desk import News, PlacementRow, Published
-from .errors import BusError, ConfigError, InputError, InternalError, UsageError
+from .desk import News, PlacementRow, Published, Reloaded, Reloading
+from .errors import BusError, ConfigError, InputError, InternalError, UsageError, VoicedError
 from .knobs import fits, rows
 from .runtime_dir import runtime_directory
-from .settings import BusSettings, LaneSettings, Settings
+from .settings import BusSettings, LaneSettings, Settings, find_config, read
 from .supervisor import Supervisor
 from .systemd import Notifier
 from .terminal import Printer, own_output
@@ -36,12 +36,19 @@ log = logging.getLogger("voiced")
 
 def run_daemon(settings: Settings, options: argparse.Namespace, files: Sequence[Path]) -> int:
     """Runs until it is told to end, or until `files` (each a lane of its own, at the pace of speech) have come to theirs."""
-    if files:
-        settings = replace(settings, lanes=file_lanes(files, demo=options.demo))
+    lanes = file_lanes(files, demo=options.demo) if files else ()
+
+    def hearing(settings: Settings) -> Settings:
+        return replace(settings, lanes=lanes) if lanes else settings
+
+    def reread() -> Settings:
+        return hearing(read(find_config(options.config), options.board or ""))
+
+    settings = hearing(settings)
     start_log(settings.log.level, terminal=bool(files) or options.show)
     row = placement.pin("bus", settings.placement.bus, process="main")
     with runtime_directory() as directory:
-        return asyncio.run(_run(settings, options, directory, row, bool(files)))
+        return asyncio.run(_run(settings, reread, options, directory, row, bool(files)))
 
 
 def file_lanes(files: Sequence[Path], *, demo: bool = False) -> tuple[LaneSettings, ...]:
@@ -60,9 +67,17 @@ def file_lanes(files: Sequence[Path], *, demo: bool = False) -> tuple[LaneSettin
     return tuple(lanes)
 
 
-async def _run(settings: Settings, options: argparse.Namespace, directory: Path, row: PlacementRow, until_files_end: bool) -> int:
+async def _run(
+    settings: Settings,
+    reread: Callable[[], Settings],
+    options: argparse.Namespace,
+    directory: Path,
+    row: PlacementRow,
+    until_files_end: bool,
+) -> int:
     notifier = Notifier()
-    supervisor = Supervisor(settings, directory, version=__version__, row=row)
+    supervisor = Supervisor(settings, directory, version=__version__, row=row, read=reread)
+    supervisor.listen(_heed_reloads(supervisor, notifier, terminal=until_files_end or options.show))
     loop = asyncio.get_running_loop()
     told = asyncio.Event()
     printer = None
@@ -80,7 +95,7 @@ async def _run(settings: Settings, options: argparse.Namespace, directory: Path,
         stack.callback(notifier.stopping)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, told.set)
-        loop.add_signal_handler(signal.SIGHUP, _hang_up(told))
+        loop.add_signal_handler(signal.SIGHUP, _hang_up(told, supervisor))
         if printer and options.demo and not options.json:
             printer.say(f"A recording of two turns and some talk between them, heard at the pace of speech by voiced {__version__}.")
             if address:
@@ -103,11 +118,36 @@ async def _run(settings: Settings, options: argparse.Namespace, directory: Path,
     return 0
 
 
-def _hang_up(told: asyncio.Event) -> Callable[[], None]:
-    """What SIGHUP does: a terminal that goes takes us with it; without one it is what others reload by, which must not end us."""
+def _hang_up(told: asyncio.Event, supervisor: Supervisor) -> Callable[[], None]:
+    """What SIGHUP does: a terminal that goes takes us with it; without one the settings file is read anew."""
     if sys.stdin and sys.stdin.isatty():
         return told.set
-    return lambda: log.warning("SIGHUP: a reload is not supported yet; restart voiced for changed settings")
+    running: set[asyncio.Task[None]] = set()
+
+    async def reload() -> None:
+        with contextlib.suppress(VoicedError):  # the log has it
+            await supervisor.reload()
+
+    def reload_soon() -> None:
+        running.add(task := asyncio.get_running_loop().create_task(reload()))
+        task.add_done_callback(running.discard)
+
+    return reload_soon
+
+
+def _heed_reloads(supervisor: Supervisor, notifier: Notifier, *, terminal: bool) -> Callable[[News], None]:
+    """What becomes of a reload in this process itself: the service manager is told, and the log has its new level."""
+
+    def news(item: News) -> None:
+        match item:
+            case Reloading():
+                notifier.reloading()
+            case Reloaded(mistakes=mistakes, restart=restart):
+                set_level(supervisor.settings.log.level, terminal=terminal)
+                waits = f"; takes effect at the next start: {', '.join(restart)}" if restart else ""
+                notifier.ready(f"listening; the settings stay as they were: {mistakes[0]}" if mistakes else f"listening{waits}")
+
+    return news
 
 
 async def _first(*waits: Any) -> None:
@@ -198,4 +238,9 @@ def start_log(level: str, *, terminal: bool) -> None:
     else:
         handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
     log.addHandler(handler)
+    set_level(level, terminal=terminal)
+
+
+def set_level(level: str, *, terminal: bool) -> None:
+    """See start_log."""
     log.setLevel("WARNING" if terminal and level == "info" else level.upper())

@@ -47,6 +47,20 @@ class PlacementRow:
 
 
 @dataclass(frozen=True, slots=True)
+class Reloading:
+    """The settings file is being read anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reloaded:
+    """How the last reload went: `mistakes` say why the settings stayed as they were, a line each; `restart` are the keys that have
+    changed in the file and take effect at the next start."""
+
+    mistakes: tuple[str, ...] = ()
+    restart: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """The whole daemon as it is now; `health` is the worst lane's, or `starting` before all are warm."""
 
@@ -58,6 +72,7 @@ class Snapshot:
     models: Mapping[str, str] = field(default_factory=dict)
     """Role to model id."""
     statistics: Mapping[str, float] = field(default_factory=dict)
+    reloaded: Reloaded = Reloaded()
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +100,7 @@ class HealthChanged:
     snapshot: Snapshot
 
 
-News = Published | LaneChanged | HealthChanged
+News = Published | LaneChanged | HealthChanged | Reloading | Reloaded
 
 
 class Desk(Protocol):
@@ -108,3 +123,9 @@ class Desk(Protocol):
 
     async def mute(self, lane: str | None, muted: bool) -> None:
         """Mutes one lane, or all of them: its capture process ends."""
+
+    async def reload(self) -> tuple[str, ...]:
+        """Reads the settings file anew. The keys that changed and take effect at the next start; ConfigError: nothing has changed."""
+
+    def explain(self, lane: str | None, limit: int) -> list[Published]:
+        """The newest wakes, refused ones and near misses of a lane (None: of all), oldest first, `limit` at the most (0: all kept)."""

@@ -29,7 +29,7 @@ class Knob:
 
     low, high   bounds of the number, of each number of a list, or of the length of a list of sections; inclusive
     pattern     what a text must match, whole; `form` says it in words
-    live        could be applied without a restart; nothing does that yet
+    live        a reload applies it; the others take effect at the next start
     """
 
     default: Any

@@ -1,19 +1,25 @@
 """What the main process knows of a lane.
 
-What lives here: its state, and how that looks from outside. What must not: what is done about it (supervisor.py).
+What lives here: its state, how that looks from outside, and what it is asked and answers. What must not: what is done about it
+(supervisor.py).
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from .children import Backoff, Child
 from .desk import LaneView, PlacementRow
+from .errors import DeviceError, InternalError
 from .hearing import Hearing
 from .ledger import Ledger
 from .settings import LaneSettings
+
+TRIGGER_SECONDS = 2.0
 
 
 @dataclass(slots=True)
@@ -37,6 +43,9 @@ class LaneState:
     triggered: dict[int, asyncio.Future[int]] = field(default_factory=dict)
     ended: bool = False
     told: LaneView | None = None
+    phrases: tuple[str, ...] = ()
+    revision: int = 0  # of the settings that its process was given last
+    adopting: asyncio.Future[None] | None = None  # until it has taken them
 
     @property
     def turn(self) -> int:
@@ -48,6 +57,37 @@ class LaneState:
             return "restarting" if self.sequence or self.told else "starting"
         return "muted" if self.muted else self.source_health
 
-    def view(self, phrases: tuple[str, ...]) -> LaneView:
+    def view(self) -> LaneView:
         """As the outside sees it."""
-        return LaneView(self.settings.name, self.state, self.health, self.muted, phrases, self.settings.source, self.turn, self.reason)
+        return LaneView(self.settings.name, self.state, self.health, self.muted, self.phrases, self.settings.source, self.turn, self.reason)
+
+    async def trigger(self, token: int) -> int:
+        """Has its process open a turn; the id. DeviceError: it hears nothing; InternalError: it does not do it."""
+        where = f"lane {self.settings.name}"
+        if self.health != "ok" or self.child is None:
+            raise DeviceError(where, f"it has no sound now ({self.health})", "see `voicectl status`")
+        waiting = self.triggered[token] = asyncio.get_running_loop().create_future()
+        self.child.send({"command": "trigger", "token": token})
+        try:
+            return await asyncio.wait_for(waiting, TRIGGER_SECONDS)
+        except TimeoutError:
+            if self.child:
+                self.child.send({"command": "withdraw"})
+            raise InternalError(where, f"it did not open a turn within {TRIGGER_SECONDS:.0f} s") from None
+        finally:
+            self.triggered.pop(token, None)
+
+    def adopt(self, settings: Mapping[str, Any], revision: int, phrases: tuple[str, ...]) -> asyncio.Future[None]:
+        """Gives its process settings in their plain form; done when it has taken them or has ended."""
+        self.taken()  # older ones do not matter any more
+        taking = self.adopting = asyncio.get_running_loop().create_future()
+        self.revision, self.phrases = revision, phrases
+        if self.child and not self.child.send({"settings": settings, "revision": revision}):
+            self.child.kill()  # it does not read: its successor begins with them
+        return taking
+
+    def taken(self) -> None:
+        """Its process has the newest settings, or is gone and gets them with its successor."""
+        if self.adopting and not self.adopting.done():
+            self.adopting.set_result(None)
+        self.adopting = None

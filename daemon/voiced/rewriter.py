@@ -54,8 +54,9 @@ class Rewriter:
         failed: Callable[[Child, str, int], None],
         later: Callable[[float, Callable[[], None]], None],
     ) -> None:
-        self._job, self._queue, self._answered, self._failed, self._later = job, settings.queue, answered, failed, later
-        self._hung_s = settings.deadline_ms / 1000 + HUNG_SECONDS
+        self._answered, self._failed, self._later = answered, failed, later
+        self._wanted = False
+        self.adopt(job, settings)
         self._waiting: deque[_Request] = deque()
         self._running: _Request | None = None
         self._child: Child | None = None
@@ -66,11 +67,23 @@ class Rewriter:
         self.rows: list[PlacementRow] = []
         self._counts = {"second_pass_restarts": 0, "second_pass_refused": 0, "second_pass_done": 0}
 
-    def start(self, on_ready: Callable[[], None]) -> None:
-        self._on_ready = on_ready
+    def adopt(self, job: dict[str, Any], settings: SecondPassSettings) -> None:
+        """Takes settings, for the next request and the next process."""
+        self._job, self._queue, self._hung_s = job, settings.queue, settings.deadline_ms / 1000 + HUNG_SECONDS
+
+    def start(self, on_ready: Callable[[], None] = lambda: None) -> None:
+        """There is a second pass from now on; without this, whoever asks is answered that there is none."""
+        self._on_ready, self._wanted = on_ready, True
         self._spawn()
 
+    def retire(self) -> None:
+        """There is none from now on: what was asked before is answered, then the process ends."""
+        self._wanted = False
+        self._next()
+
     def _spawn(self) -> None:
+        if self._child or not (self._wanted or self._waiting):
+            return
         self._child = Child("second-pass", "", self._job, self._said, self._exited)
 
     def close(self) -> None:
@@ -92,6 +105,9 @@ class Rewriter:
     def ask(self, lane: str, turn: int, sample: int, fd: int) -> None:
         """Takes over `fd`."""
         request = _Request(lane, turn, sample, fd)
+        if not self._wanted:
+            self._answer(request, "there is no second pass")
+            return
         if len(self._waiting) >= self._queue:
             self._counts["second_pass_refused"] += 1
             self._answer(request, "the second pass has too much to do")
@@ -109,6 +125,8 @@ class Rewriter:
         return {**self._counts, "second_pass_waiting": len(self._waiting)}
 
     def _next(self) -> None:
+        if self._child and not (self._wanted or self._running or self._waiting):
+            self._child.kill()
         if self._running or not self._waiting or not self.ready or self._child is None:
             return
         request = self._running = self._waiting.popleft()
@@ -151,7 +169,7 @@ class Rewriter:
         if self._running:
             running, self._running = self._running, None
             self._answer(running, "the second pass died")
-        if self._closing:
+        if self._closing or not (self._wanted or self._waiting):
             return
         self._failed(child, "", 0)
         self._counts["second_pass_restarts"] += 1

@@ -11,28 +11,26 @@ from __future__ import annotations
 
 import os
 import queue
-import signal
 import socket
 import threading
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from . import assembly, placement, wire
 from .audio import Samples
 from .desk import PlacementRow
-from .ears import Ears, Heard
+from .ears import Ears, Heard, Spotting
 from .errors import InputError, InternalError, VoicedError
 from .events import AudioLost, Cancel, Event, Final, Partial, Rewrite, Rewritten, Shutdown, Stop, Trigger, decode, encode
 from .journal import trace
 from .models import default_library
-from .pipeline import Scribe
+from .pipeline import Rules, Scribe
+from .processes import fail, receive_job
 from .settings import Settings, from_plain
 from .sources.microphone import Microphone
 from .sources.paced import PacedFile
@@ -42,6 +40,9 @@ BEAT_SECONDS = 0.5
 
 HEARD_LIMIT = 512
 """Facts that may wait for the scribe. One comes every 32 ms in a turn, so this is 16 s; the ring holds a turn (30 s) and more."""
+
+LOOK_UP_SECONDS = 0.25
+"""How long the ears wait for sound before they look for what else there is to do: a reload is taken in silence, too."""
 
 OUTBOX_LIMIT = 1000
 """Events that may wait for a main process that does not read: hours of turns. Partials only replace each other."""
@@ -81,6 +82,16 @@ class Outbox:
             self._waiting.popleft()
 
 
+@dataclass(frozen=True, slots=True)
+class Adoption:
+    """Settings that were read anew, and what became of them: built beside the threads that hear, for them to take."""
+
+    settings: Settings
+    revision: int
+    spotting: Spotting
+    rules: Rules
+
+
 class Lane:
     """One lane: `run` returns the process's exit code."""
 
@@ -93,12 +104,12 @@ class Lane:
         self._library = default_library(self._settings.models.path)
         self._runtime_dir = Path(job["runtime_dir"])
         self._ring = assembly.new_ring()
-        self._heard: queue.Queue[Heard | Rewritten | Shutdown | AudioLost | Cancel] = queue.Queue(HEARD_LIMIT)
+        self._heard: queue.Queue[Heard | Rules | Rewritten | Shutdown | AudioLost | Cancel] = queue.Queue(HEARD_LIMIT)
         self._overrun = 0  # facts that were dropped because the scribe was too slow
         self._done = 0  # facts that the scribe has taken
         self._behind = False  # it has not been told yet
         self._position = job["position"]
-        self._sources: queue.SimpleQueue[Microphone | Path | None] = queue.SimpleQueue()  # what shall be heard from now on
+        self._wanted: queue.SimpleQueue[Microphone | Path | Adoption | None] = queue.SimpleQueue()  # what to hear, and how
         self._microphone: Microphone | None = None
         self._failure: VoicedError | None = None
         self._rows: list[PlacementRow] = []
@@ -164,11 +175,15 @@ class Lane:
         source: Microphone | PacedFile | None = None
         told = False  # main was told that this source gives sound
         while True:
-            if source is None or not self._sources.empty():
-                source, told = self._open(self._sources.get()), False
+            if source is None or not self._wanted.empty():
+                wanted = self._wanted.get()
+                if isinstance(wanted, Adoption):
+                    self._take(wanted)
+                else:
+                    source, told = self._open(wanted), False
                 continue
             try:
-                frame = source.read()
+                frame = source.read(LOOK_UP_SECONDS) if isinstance(source, Microphone) else source.read()
             except EOFError:
                 # a file is over, or a capture process has gone: the microphone goes on when it gets the next one's socket
                 self._heard.put(AudioLost(self._position))
@@ -186,6 +201,14 @@ class Lane:
                 self._hand_over(heard)
             self._position = frame.end
             told = told or self._link.send({"hears": True})
+
+    def _take(self, adoption: Adoption) -> None:
+        """Between two hops. The rules go the way of the facts: what was heard by the old phrases is judged by the old rules."""
+        self._ears.adopt(adoption.spotting)
+        self._heard.put(adoption.rules)
+        self._settings = adoption.settings
+        self._deadline_s = adoption.settings.second_pass.deadline_ms / 1000
+        self._link.send({"adopted": adoption.revision})
 
     def _open(self, wanted: Microphone | Path | None) -> Microphone | PacedFile | None:
         if not isinstance(wanted, Path):
@@ -234,6 +257,9 @@ class Lane:
                 continue
             if isinstance(item, Heard):
                 events, arrived_ns = self._scribe.take(item), item.arrived_ns
+            elif isinstance(item, Rules):
+                self._scribe.adopt(item)
+                events, arrived_ns = [], 0
             else:
                 events, arrived_ns = self._scribe.answer(item), time.monotonic_ns()
             self._publish(events, arrived_ns)
@@ -280,14 +306,29 @@ class Lane:
     def _say(self, what: str) -> None:
         self._link.send({"loading": what})
 
+    def _adopt(self, settings: Settings, revision: int) -> None:
+        """Builds what the settings want, in a thread of its own: the ears go on meanwhile, and so does the line to the main process."""
+        try:
+            spotting = assembly.spotting(settings, self._library, self._say, self._ears.spotting)
+            rules = assembly.rules(settings, self._library, self._say, self._scribe.rules)
+        except VoicedError as error:
+            self._link.send({"unfit": str(error)})
+        except Exception as error:
+            trace()
+            self._link.send({"unfit": f"{type(error).__name__}: {error}"})
+        else:
+            self._wanted.put(Adoption(settings, revision, spotting, rules))
+
     def _beat(self) -> None:
         self._outbox.flush()
-        beat: dict[str, int] = {
+        beat: dict[str, float] = {
             "position": self._position,
             "waiting": self._heard.qsize(),
             "done": self._done,
             "overrun": self._overrun,
             "events_lost": self._outbox.lost,
+            **self._ears.statistics(),
+            **self._scribe.statistics(),
         }
         if self._microphone:
             statistics = self._microphone.statistics()
@@ -298,9 +339,11 @@ class Lane:
         """False when the lane shall end at once."""
         match message.body:
             case {"source": "file", "path": path}:
-                self._sources.put(Path(path))
+                self._wanted.put(Path(path))
             case {"source": "capture"}:
                 self._hear_capture(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, fileno=message.fds[0]))
+            case {"settings": plain, "revision": revision}:
+                threading.Thread(target=self._adopt, args=(from_plain(plain), revision), name="adopt", daemon=True).start()
             case {"command": "shutdown"}:
                 self._heard.put(Shutdown(self._position))
             case {"command": "hush"}:
@@ -308,7 +351,7 @@ class Lane:
                 self._heard.put(Cancel(self._position))
                 if self._microphone:
                     self._microphone.close()
-                self._sources.put(None)
+                self._wanted.put(None)
                 self._link.send({"hushed": True})
             case {"command": "lost"}:
                 self._ears.withdraw()
@@ -333,25 +376,11 @@ class Lane:
         else:
             job = self._job
             self._microphone = Microphone(sock, channel=self._lane.channel, first=job["position"], first_ns=job["position_ns"])
-        self._sources.put(self._microphone)
+        self._wanted.put(self._microphone)
 
     def _idle(self) -> bool:
         """Nothing is open or pending: a file that has come to its end may stop."""
         return self._scribe.idle and not self._heard.unfinished_tasks
-
-
-def receive_job(link: wire.Link) -> dict[str, Any]:
-    """The first message of the main process; EOFError when it is gone. Children leave ^C to it."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    message = link.receive()
-    assert message is not None  # it waits for ever
-    return message.body
-
-
-def fail(link: wire.Link, error: VoicedError) -> int:
-    """Tells the main process why this one cannot be made ready; the exit code."""
-    link.send_all({"failed": str(error), "exit": error.exit_code})
-    return error.exit_code
 
 
 def lane_main(fd: int) -> int:
@@ -360,37 +389,3 @@ def lane_main(fd: int) -> int:
             return Lane(link, receive_job(link)).run()
         except VoicedError as error:
             return fail(link, error)
-
-
-def second_pass_main(fd: int) -> int:
-    with closing(wire.Link.from_fd(fd)) as link:
-        return _rewrite_turns(link)
-
-
-def _rewrite_turns(link: wire.Link) -> int:
-    """The second-pass process: one turn after the other, in the order asked."""
-    job = receive_job(link)
-    settings = from_plain(job["settings"])
-
-    def say(what: str) -> None:
-        link.send({"loading": what})
-
-    try:
-        row = placement.pin("second_pass", settings.placement.second_pass, nice=settings.placement.nice_second_pass, process="second pass")
-        stage = assembly.second_pass(settings, default_library(settings.models.path), Path(job["runtime_dir"]), say)
-    except VoicedError as error:
-        return fail(link, error)
-    except Exception as error:
-        trace()
-        return fail(link, InternalError("the second pass", f"cannot be built: {type(error).__name__}: {error}"))
-    link.send({"ready": [asdict(row)]})
-    while True:
-        try:
-            message = link.receive()
-        except EOFError:
-            return 0
-        assert message is not None
-        sound = np.frombuffer(wire.shared(message.fds[0]), np.int16)
-        answer = assembly.answer(stage, message.body["sample"], message.body["turn"], sound)
-        link.send({"rewritten": encode(answer), "lane": message.body["lane"]})
-        stage.reset()

@@ -106,7 +106,9 @@ class PhraseSettings:
 class WakeSettings:
     """The wake phrase, in two stages"""
 
-    phrases: tuple[PhraseSettings, ...] = knob((PhraseSettings(),), "Phrases listened for; none: only clients open turns.", low=0, high=16)
+    phrases: tuple[PhraseSettings, ...] = knob(
+        (PhraseSettings(),), "Phrases listened for; none: only clients open turns.", low=0, high=16, live=True
+    )
     refractory_ms: float = knob(1500.0, "After a decision the phrase is not decided again for so long.", low=0, high=60_000, live=True)
     # the median over recordings of one word; the 95th percentile is 30 ms before the end
     phrase_end_ms: float = knob(245.0, "The phrase is taken to end so long after the first score that counts.", low=0, high=1000, live=True)
@@ -416,7 +418,8 @@ def render_yaml(settings: Settings | None = None) -> str:
     """A settings file with every knob under its comment."""
     head = (
         "# Settings of voiced. Every knob is here with its default; leave out what you do not change.",
-        "# `voiced --check-config FILE` tells every mistake with its line. A change takes effect at the next start.",
+        "# `voiced --check-config FILE` tells every mistake with its line, `voicectl reload` applies the file to a running",
+        "# voiced and says which of the changes take effect at the next start.",
     )
     return "\n".join((*head, *knobs.render(settings or defaults()))) + "\n"
 

@@ -1,7 +1,7 @@
 """The main process's heart: starts, watches and begins again the capture, lane and second-pass processes.
 
-What lives here: which process there must be, what becomes of a turn whose process died, and the order of starting and
-ending. What must not: D-Bus (bus/ stands before the Desk that this is), sound, NumPy, models.
+What lives here: which process there must be, what becomes of a turn whose process died, the order of starting and ending, and who
+gets settings that were read anew. What must not: D-Bus (bus/ stands before the Desk that this is), sound, NumPy, models.
 
 A crash costs its process alone. A lane's death closes its open turn here, with the reason `restarted` and the text that was
 known; a second pass's death fails the turn it was at, whose first-pass text becomes final; a capture's death is lost audio.
@@ -14,20 +14,23 @@ import itertools
 import logging
 import os
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
 from . import wire
 from .captures import Captures
-from .children import START_SECONDS, Child
-from .desk import HealthChanged, LaneChanged, News, PlacementRow, Published, Snapshot
-from .errors import DeviceError, InternalError, ModelError, VoicedError
-from .events import CloseReason, Event, Rewritten, TurnClosed, Wake, decode, encode
+from .children import START_SECONDS, Child, Timers, wait_ended
+from .desk import News, PlacementRow, Published, Snapshot
+from .errors import ModelError, VoicedError
+from .events import CloseReason, Event, Rewritten, decode, encode
 from .hearing import Hearing, Verdict
 from .lanestate import LaneState
-from .ledger import Ledger, summary
+from .ledger import Ledger
+from .probe import probe
+from .publisher import Publisher
+from .reloading import Reloader
 from .rewriter import Rewriter
 from .settings import Settings, has_second_pass, roles, to_plain
 from .statistics import Statistics
@@ -45,50 +48,46 @@ HUNG_SECONDS = 10.0
 DEAF_SECONDS = 2.0
 """So long after a capture process should have said that its device stalls, it is itself what does not work, or the lane is."""
 
-TRIGGER_SECONDS = 2.0
-
 HUSH_SECONDS = 0.5
 """A muted lane that has not answered by then loses its sound all the same."""
 
 CLOSE_SECONDS = 2.0
 """A lane that closes has to flush its transducer; a killed process needs milliseconds."""
 
-SECOND_PASS = "second-pass"
+ADOPT_SECONDS = 10.0
+"""A lane takes new settings in a fraction of one; what it was probed for and cannot take in this time has stopped it."""
 
-WORST_FIRST = ("restarting", "starting", "stalled", "no_device", "muted", "ok")
+SECOND_PASS = "second-pass"
 
 
 class Supervisor:
     """Implements desk.Desk. All of it runs in one event loop; `start` makes the processes, `close` ends them.
 
     row   where the main process itself runs
+    read  reads the settings file anew, for a reload, in another thread; raises ConfigError
     """
 
-    def __init__(self, settings: Settings, runtime_dir: Path, *, version: str, row: PlacementRow) -> None:
-        self._settings, self._version, self._row = settings, version, row
-        self._models = roles(settings)
-        self._phrases = tuple(phrase.phrase for phrase in settings.wake.phrases)
+    def __init__(self, settings: Settings, runtime_dir: Path, *, version: str, row: PlacementRow, read: Callable[[], Settings]) -> None:
+        self._version, self._row = version, row
+        self._revision = 0
         base = int(time.time() * 1000) * LANE_SLOTS
         patience_s = settings.capture.stall_ms / 1000 + DEAF_SECONDS
         self._lanes = {
             lane.name: LaneState(lane, Ledger(base + slot, LANE_SLOTS), Hearing(patience_s)) for slot, lane in enumerate(settings.lanes)
         }
         self._tokens = itertools.count(1)
-        self._listeners: list[Callable[[News], None]] = []
         self._closing = False
+        self._started = asyncio.Event()
         self._all_ended = asyncio.Event()
         self._exit_code = 0
-        self._told_health = ("starting", False)
-        self._timers: set[asyncio.TimerHandle] = set()
+        self._timers = Timers()
+        self._later = self._timers.later
         self.statistics = Statistics()
-        plain = to_plain(settings)
-        self._job = {"settings": plain, "runtime_dir": str(runtime_dir)}
-        self._rewriter = None
-        must = [f"lane {name}" for name in self._lanes]
-        if has_second_pass(settings):
-            self._rewriter = Rewriter(self._job, settings.second_pass, self._answered, self._child_failed, self._later)
-            must.append(SECOND_PASS)
-        self._warm_up = WarmUp(must)
+        self._publisher = Publisher(self._lanes, self.statistics, self.snapshot)
+        self._reloader = Reloader(settings, read, self._take, self._publisher.send)
+        self._job: dict[str, Any] = {"settings": to_plain(settings), "runtime_dir": str(runtime_dir)}
+        self._rewriter = Rewriter(self._job, settings.second_pass, self._answered, self._child_failed, self._later)
+        self._warm_up = WarmUp([f"lane {name}" for name in self._lanes] + [SECOND_PASS] * has_second_pass(settings))
         self._captures = Captures(settings, self._sound, self._source_failed, self._later)
 
     # ── life ───────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -98,7 +97,7 @@ class Supervisor:
 
         Raises the one VoicedError, or a ConfigError with all lines, where a process could not be made ready.
         """
-        if self._rewriter:
+        if has_second_pass(self.settings):
             self._rewriter.start(lambda: self._warm_up.ready(SECOND_PASS))
         for lane in self._lanes.values():
             self._start_lane(lane)
@@ -106,7 +105,8 @@ class Supervisor:
         await self._warm_up.wait()
         for lane in self._lanes.values():
             self._give_source(lane)
-        self._tell()
+        self._publisher.tell()
+        self._started.set()
 
     async def ended(self) -> int:
         """Returns when every lane has a file for a source and each has come to its end: an exit code, 65 where one was refused."""
@@ -116,37 +116,19 @@ class Supervisor:
     async def close(self) -> None:
         """Ends every turn with what is known, then every process. Safe to call twice."""
         self._closing = True
-        for timer in self._timers:
-            timer.cancel()
+        self._timers.close()
         lanes = [lane.child for lane in self._lanes.values() if lane.child]
         for child in lanes:
             if not (self._lane_of(child).ready and child.send({"command": "shutdown"})):
                 child.kill()
-        if self._rewriter:
-            self._rewriter.close()
-        await self._ended(lanes)
+        self._rewriter.close()
+        await wait_ended(lanes, CLOSE_SECONDS)
         for child in lanes:
             child.kill()
         self._captures.close()  # after the lanes: a turn that ends because we do has not lost its sound
-        await self._ended([*lanes, *self._captures.children(), *(self._rewriter.children() if self._rewriter else ())])
+        await wait_ended([*lanes, *self._captures.children(), *self._rewriter.children()], CLOSE_SECONDS)
         for lane in self._lanes.values():
             self._close_turns(lane, CloseReason.SHUTDOWN, "shutting down")
-
-    async def _ended(self, children: Collection[Child]) -> None:
-        deadline = time.monotonic() + CLOSE_SECONDS
-        while any(child.alive for child in children) and time.monotonic() < deadline:
-            await asyncio.sleep(0.01)
-
-    def _later(self, seconds: float, call: Callable[[], None]) -> None:
-        """Calls back once, unless we are closing by then."""
-
-        def due() -> None:
-            self._timers.discard(handle)
-            if not self._closing:
-                call()
-
-        handle = asyncio.get_running_loop().call_later(seconds, due)
-        self._timers.add(handle)
 
     # ── lanes ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -160,6 +142,7 @@ class Supervisor:
             "position": position,
             "position_ns": time.monotonic_ns() if position else 0,
         }
+        lane.revision, lane.phrases = self._revision, self._phrases()
         lane.child = Child("lane", lane.settings.name, job, self._lane_said, self._lane_exited)
 
     def _lane_of(self, child: Child) -> LaneState:
@@ -176,19 +159,28 @@ class Supervisor:
                 self.statistics.beat(lane.settings.name, beat)
             case {"hears": True}:
                 lane.source_health, lane.reason = "ok", ""
-                self._tell_lane(lane)
+                self._publisher.tell_lane(lane)
             case {"state": state}:
                 lane.state = state
-                self._tell_lane(lane)
+                self._publisher.tell_lane(lane)
             case {"rewrite": turn, "sample": sample}:
-                self._rewrite(lane, turn, sample, message.fds[0])
+                self._rewriter.ask(child.name, turn, sample, message.fds[0])
+            case {"adopted": revision}:
+                child.loading = ""
+                if revision == lane.revision:
+                    lane.taken()
+            case {"unfit": line}:
+                log.error("lane %s cannot take the new settings: %s", child.name, line)
+                child.kill()  # its successor begins with them
             case {"ready": rows}:
                 child.loading = ""
                 lane.ready = True
+                if lane.revision != self._revision:
+                    self._hand_over(lane)
                 lane.rows = tuple(PlacementRow.from_plain(row) for row in rows)
                 if self._warm_up.over:
                     self._give_source(lane)
-                self._tell_lane(lane)
+                self._publisher.tell_lane(lane)
                 self._warm_up.ready(f"lane {child.name}")
             case {"triggered": token, "turn": turn}:
                 waiting = lane.triggered.pop(token, None)
@@ -212,6 +204,7 @@ class Supervisor:
         lane.child, lane.ready, lane.rows = None, False, ()
         lane.source_health = "starting"
         lane.hearing.stop()
+        lane.taken()
         if self._closing:
             return
         if not self._warm_up.over:
@@ -219,11 +212,10 @@ class Supervisor:
             return
         log.warning("lane %s %s; it is started again", child.name, child.describe_end())
         self.statistics.count("lane_restarts")
-        if self._rewriter:
-            self._rewriter.forget(child.name)
+        self._rewriter.forget(child.name)
         self._close_turns(lane, CloseReason.RESTARTED, "the lane was restarted")
         lane.state = "asleep"
-        self._tell_lane(lane)
+        self._publisher.tell_lane(lane)
         self._later(lane.backoff.delay(time.monotonic() - child.started), lambda: self._start_lane(lane))
 
     def _child_failed(self, child: Child, line: str, code: int) -> None:
@@ -239,6 +231,9 @@ class Supervisor:
         else:
             self._warm_up.failed(name, error)
 
+    def _publish(self, lane: LaneState, event: Event, arrived_ns: int) -> None:
+        self._publisher.publish(lane, event, arrived_ns, text=self.settings.log.text)
+
     def _close_turns(self, lane: LaneState, reason: CloseReason, note: str) -> None:
         """A dead lane's turns get their last events from here: nothing that was heard is lost, nothing stays open."""
         for event in lane.ledger.last_events(reason, note):
@@ -248,8 +243,7 @@ class Supervisor:
         """Kills a lane that does not beat or does not hear, and a capture process that gives nothing; their exits start them again."""
         now = time.monotonic()
         self._captures.watch(now)
-        if self._rewriter:
-            self._rewriter.watch(now)
+        self._rewriter.watch(now)
         for lane in self._lanes.values():
             if lane.child is None:
                 continue
@@ -277,12 +271,12 @@ class Supervisor:
             lane.ended = False
         else:
             self._captures.attach(lane.settings)
-        self._tell_lane(lane)
+        self._publisher.tell_lane(lane)
 
     def _source_ended(self, lane: LaneState) -> None:
         """A lane's file is over, or is none."""
         lane.ended, lane.source_health = True, "no_device"
-        self._tell_lane(lane)
+        self._publisher.tell_lane(lane)
         if all(other.ended for other in self._lanes.values()):
             self._all_ended.set()
 
@@ -293,7 +287,7 @@ class Supervisor:
             lane.child.send({"source": "capture"}, (fd,))
             lane.hearing.start(time.monotonic())
         os.close(fd)
-        self._tell_lane(lane)
+        self._publisher.tell_lane(lane)
 
     def _source_failed(self, name: str, health: str, reason: str) -> None:
         lane = self._lanes[name]
@@ -301,97 +295,78 @@ class Supervisor:
             lane.child.send({"command": "lost"})
         lane.source_health, lane.reason = health, reason
         lane.hearing.stop()
-        self._tell_lane(lane)
+        self._publisher.tell_lane(lane)
 
     # ── second pass ────────────────────────────────────────────────────────────────────────────────────────────────────
-
-    def _rewrite(self, lane: LaneState, turn: int, sample: int, fd: int) -> None:
-        if self._rewriter is None:
-            os.close(fd)
-            self._answered(lane.settings.name, Rewritten(sample, turn, "", "there is no second pass"))
-        else:
-            self._rewriter.ask(lane.settings.name, turn, sample, fd)
 
     def _answered(self, name: str, answer: Rewritten) -> None:
         lane = self._lanes[name]
         if lane.child:
             lane.child.send({"rewritten": encode(answer)})
 
-    # ── news ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── settings ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def listen(self, callback: Callable[[News], None]) -> None:
-        self._listeners.append(callback)
+    @property
+    def settings(self) -> Settings:
+        """In force: live knobs as they were read last, the others as at the start."""
+        return self._reloader.settings
 
-    def _publish(self, lane: LaneState, event: Event, arrived_ns: int) -> None:
-        over = lane.ledger.follow(event)
-        if isinstance(event, Wake):
-            lane.state = "awake"
-        elif lane.turn == 0:
-            lane.state = "asleep"
-        lane.sequence += 1
-        now = time.monotonic_ns()
-        self.statistics.event(event, (now - arrived_ns) / 1e6 if arrived_ns else None)
-        self._send(Published(lane.settings.name, lane.sequence, event, now // 1000, time.time_ns() // 1000))
-        if over and isinstance(event, TurnClosed):
-            log.info("lane %s %s", lane.settings.name, summary(event, over.final, text=self._settings.log.text))
-        self._tell_lane(lane)
+    def _phrases(self) -> tuple[str, ...]:
+        return tuple(phrase.phrase for phrase in self.settings.wake.phrases)
 
-    def _tell_lane(self, lane: LaneState) -> None:
-        view = lane.view(self._phrases)
-        if view != lane.told:
-            lane.told = view
-            self._send(LaneChanged(view))
-            self._tell()
+    async def _take(self, before: Settings, after: Settings) -> None:
+        """What may fail comes first, in a process of its own; from then on everything takes them, and who cannot is begun again."""
+        job = self._job | {"settings": to_plain(after)}
+        begins = has_second_pass(after) and not has_second_pass(before)
+        await probe(job, ["ears"] * (before.wake.phrases != after.wake.phrases) + [SECOND_PASS] * begins)
+        self._job, self._revision = job, self._revision + 1
+        self._reloader.settings = after
+        self._rewriter.adopt(job, after.second_pass)
+        if begins:
+            self._rewriter.start()
+        taking = [self._hand_over(lane) for lane in self._lanes.values() if lane.ready]
+        if taking:
+            await asyncio.wait(taking, timeout=ADOPT_SECONDS)
+        for lane in self._lanes.values():
+            if lane.adopting and lane.child:
+                log.error("lane %s has not taken the new settings within %.0f s", lane.settings.name, ADOPT_SECONDS)
+                lane.child.kill()
+        if not has_second_pass(after):
+            self._rewriter.retire()
 
-    def _tell(self) -> None:
-        now = self._health()
-        if now != self._told_health:
-            self._told_health = now
-            self._send(HealthChanged(self.snapshot()))
-
-    def _health(self) -> tuple[str, bool]:
-        """The worst lane's, and whether all are muted."""
-        lanes = self._lanes.values()
-        return min((lane.health for lane in lanes), key=WORST_FIRST.index), all(lane.muted for lane in lanes)
-
-    def _send(self, news: News) -> None:
-        for listener in self._listeners:
-            listener(news)
+    def _hand_over(self, lane: LaneState) -> asyncio.Future[None]:
+        """Gives a lane the settings in force; done when it has taken them, or its process has ended."""
+        taking = lane.adopt(self._job["settings"], self._revision, self._phrases())
+        self._publisher.tell_lane(lane)
+        return taking
 
     # ── Desk ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
+    def listen(self, callback: Callable[[News], None]) -> None:
+        self._publisher.listen(callback)
+
     def snapshot(self) -> Snapshot:
-        views = tuple(lane.view(self._phrases) for lane in self._lanes.values())
-        rows = [self._row] + [row for lane in self._lanes.values() for row in lane.rows] + list(self._captures.rows())
-        numbers = self.statistics.numbers() | {"capture_restarts": self._captures.restarts}
-        if self._rewriter:
-            rows += self._rewriter.rows
-            numbers |= self._rewriter.numbers()
+        lanes = self._lanes.values()
         return Snapshot(
             self._version,
-            *self._health(),
-            views,
-            tuple(rows),
-            self._models,
-            numbers,
+            *self._publisher.health(),
+            tuple(lane.view() for lane in lanes),
+            (self._row, *(row for lane in lanes for row in lane.rows), *self._captures.rows(), *self._rewriter.rows),
+            roles(self.settings),
+            {**self.statistics.numbers(), "capture_restarts": self._captures.restarts, **self._rewriter.numbers()},
+            self._reloader.last,
         )
+
+    async def reload(self) -> tuple[str, ...]:
+        await self._started.wait()
+        return await self._reloader.ask()
+
+    def explain(self, lane: str | None, limit: int) -> list[Published]:
+        return self._publisher.decisions(lane, limit)
 
     async def trigger(self, lane: str, options: Mapping[str, Any]) -> int:
         del options  # room to grow
-        found = self._lanes[lane]
-        if found.health != "ok" or found.child is None:
-            raise DeviceError(f"lane {lane}", f"it has no sound now ({found.health})", "see `voicectl status`")
-        token = next(self._tokens)
-        waiting = found.triggered[token] = asyncio.get_running_loop().create_future()
-        found.child.send({"command": "trigger", "token": token})
-        try:
-            return await asyncio.wait_for(waiting, TRIGGER_SECONDS)
-        except TimeoutError:
-            if found.child:
-                found.child.send({"command": "withdraw"})
-            raise InternalError(f"lane {lane}", f"it did not open a turn within {TRIGGER_SECONDS:.0f} s") from None
-        finally:
-            found.triggered.pop(token, None)
+        return await self._lanes[lane].trigger(next(self._tokens))
 
     async def stop(self, lane: str) -> None:
         self._command(lane, "stop")
@@ -418,7 +393,7 @@ class Supervisor:
                 else:
                     self._silence(found)
             self._give_source(found)
-            self._tell_lane(found)
+            self._publisher.tell_lane(found)
 
     def _silence(self, lane: LaneState) -> None:
         if lane.muted:

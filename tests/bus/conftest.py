@@ -17,7 +17,7 @@ import pytest
 from voiced.bus.private import PrivateBus, start_private_bus
 from voiced.bus.service import Service
 from voiced.desk import HealthChanged, LaneChanged, LaneView, News, PlacementRow, Published, Snapshot
-from voiced.errors import DeviceError, UsageError, VoicedError
+from voiced.errors import ConfigError, DeviceError, UsageError, VoicedError
 from voiced.events import Event
 
 
@@ -38,6 +38,8 @@ class MemoryDesk:
         self.listeners: list[Callable[[News], None]] = []
         self.sequence: dict[str, int] = {}
         self.asked: list[tuple[Any, ...]] = []
+        self.mistakes: tuple[str, ...] = ()
+        self.decisions: list[Published] = []
         self.entered = asyncio.Event()
         self.release = asyncio.Event()
 
@@ -76,6 +78,18 @@ class MemoryDesk:
         for view in self.now.lanes:
             if lane in (None, view.name):
                 self.change(dataclasses.replace(view, muted=muted, health="muted" if muted else "ok"))
+
+    async def reload(self) -> tuple[str, ...]:
+        self.asked.append(("reload",))
+        if self.mistakes:
+            raise ConfigError("f", "mistakes", lines=self.mistakes)
+        return ("models.vad",)
+
+    def explain(self, lane: str | None, limit: int) -> list[Published]:
+        if lane not in (None, *(view.name for view in self.now.lanes)):
+            raise KeyError(lane)
+        found = [one for one in self.decisions if lane in (None, one.lane)]
+        return found[-limit:] if limit else found
 
     def tell(self, news: News) -> None:
         for listener in self.listeners:

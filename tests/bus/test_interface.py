@@ -28,6 +28,10 @@ def any_of(wanted: Any) -> st.SearchStrategy[Any]:
         return {int: numbers, str: texts, float: floats}[wanted]
     if isinstance(wanted, type) and issubclass(wanted, Enum):
         return st.sampled_from(wanted)
+    if wanted == tuple[int, ...]:
+        return st.lists(numbers, max_size=3).map(tuple)
+    if wanted == float | None:
+        return st.none() | floats
     assert wanted == dict[str, float]
     return st.dictionaries(texts, floats, max_size=3)
 
@@ -54,6 +58,19 @@ def test_every_event_comes_back_from_its_signal(event: Any, sequence: int, monot
 
 def test_every_event_of_the_heart_has_a_signal() -> None:
     assert {kind.__name__ for kind in KINDS} == set(interface.SIGNATURES)
+
+
+DECISIONS = st.one_of(st.builds(events.NearMiss, numbers, texts, floats, floats), *EVENTS[:2])
+
+
+@given(DECISIONS, numbers)
+def test_a_decision_says_where_when_and_by_how_much(event: Any, realtime_us: int) -> None:
+    said = {name: plain(value) for name, value in interface.to_decision(Published("kitchen", 7, event, 5, realtime_us)).items()}
+    assert said["event"] == type(event).__name__ in ("Wake", "WakeRefused", "NearMiss")
+    assert (said["lane"], said["sequence"], said["sample"], said["realtime_us"]) == ("kitchen", 7, event.sample, realtime_us)
+    if isinstance(event, events.NearMiss):
+        assert said["margin"] == event.score - event.threshold
+        assert said["scores"] == {"stage1": event.score, "stage1_threshold": event.threshold}
 
 
 @pytest.mark.parametrize(

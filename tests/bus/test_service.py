@@ -18,7 +18,7 @@ import pytest
 from voiced import events
 from voiced.bus import dispatch, interface
 from voiced.bus.connection import CallError, Connection, Incoming, Value, connect
-from voiced.desk import LaneView
+from voiced.desk import LaneView, Reloaded
 from voiced.errors import BusError
 
 if TYPE_CHECKING:
@@ -98,6 +98,46 @@ def test_properties_and_status(bus: Bus, library: str, go: Go, desk: MemoryDesk,
             assert [lane["name"] for lane in status["lanes"]] == ["kitchen", "living-room"]
             anyone = await ask(client, interface.STATUS_PATH, f"{DBUS}.Properties.GetAll", "s", STATUS)
             assert anyone == {"Version": "0.1.0", "Health": "ok", "Muted": False}
+            client.close()
+
+    go(test())
+
+
+def test_reload_gives_what_waits_or_every_mistake(bus: Bus, library: str, go: Go, desk: MemoryDesk, serving: type[Serving]) -> None:
+    async def test() -> None:
+        async with serving(desk, bus.address, library):
+            client, ear = await listener(bus, library)
+            assert await ask(client, interface.ROOT, f"{MANAGER}.Reload") == ["models.vad"]
+            desk.mistakes = ("f:1: vad.on: must be a number", "f:2: no such section")
+            with pytest.raises(CallError) as refused:
+                await ask(client, interface.ROOT, f"{MANAGER}.Reload")
+            assert (refused.value.name, refused.value.what) == (interface.BAD_SETTINGS, "\n".join(desk.mistakes))
+            # and whoever was not the one that asked hears of it
+            desk.now = dataclasses.replace(desk.now, reloaded=Reloaded(desk.mistakes, ("models.vad",)))
+            desk.tell(desk.now.reloaded)
+            (changed,) = await ear.until("PropertiesChanged")
+            assert changed.body[0] == MANAGER
+            assert (changed.body[1]["Mistakes"], changed.body[1]["NextStart"]) == (list(desk.mistakes), ["models.vad"])
+            client.close()
+
+    go(test())
+
+
+def test_explain_gives_decisions(bus: Bus, library: str, go: Go, desk: MemoryDesk, serving: type[Serving]) -> None:
+    async def test() -> None:
+        async with serving(desk, bus.address, library):
+            client = await connect(bus.address, library)
+            for sample, lane in enumerate(("kitchen", "living-room", "kitchen")):
+                desk.decisions.append(desk.publish(lane, events.NearMiss(sample, "jarvis", 0.75, 1.0)))
+            every = await ask(client, interface.ROOT, f"{MANAGER}.Explain", "su", "", 0)
+            assert [(one["lane"], one["sample"], one["margin"]) for one in every] == [
+                ("kitchen", 0, -0.25), ("living-room", 1, -0.25), ("kitchen", 2, -0.25),
+            ]  # fmt: skip
+            (last,) = await ask(client, interface.ROOT, f"{MANAGER}.Explain", "su", "kitchen", 1)
+            assert (last["event"], last["sample"], last["scores"]) == ("NearMiss", 2, {"stage1": 0.75, "stage1_threshold": 1.0})
+            with pytest.raises(CallError) as refused:
+                await ask(client, interface.ROOT, f"{MANAGER}.Explain", "su", "attic", 1)
+            assert refused.value.name == interface.NO_SUCH_LANE
             client.close()
 
     go(test())

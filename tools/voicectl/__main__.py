@@ -7,36 +7,20 @@ import asyncio
 import sys
 from collections.abc import Callable, Sequence
 
-from voiced.api import InternalError, OutputError, VoicedError, __version__, prepare_output, reader_gone, trace
+from voiced.api import __version__, run_command
 
-from . import asr, client, models, vad, wake
+from . import asr, client, models, vad, wake, why
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Returns the exit code: 0 yes, 1 "ran, and the answer is no", else as in voiced.errors; an error is one line on stderr."""
-    prepare_output()
-    try:
-        try:
-            options = parser().parse_args(arguments)
-            command: Callable[[argparse.Namespace], int] = options.command
-            return command(options)
-        finally:
-            sys.stdout.flush()  # here, where it can still be said that it failed
-    except VoicedError as error:
-        if isinstance(error, OutputError):
-            reader_gone()
-        print(f"voicectl: {error}", file=sys.stderr)
-        return error.exit_code
-    except KeyboardInterrupt:
-        return 130
-    except BrokenPipeError:
-        reader_gone()
-        return 0
-    except Exception as error:
-        said = " ".join(f"{type(error).__name__}: {error}".split())
-        print(f"voicectl: a fault of its own: {said}; report it with what VOICED_TRACE=1 adds to this", file=sys.stderr)
-        trace()
-        return InternalError.exit_code
+
+    def work() -> int:
+        options = parser().parse_args(arguments)
+        command: Callable[[argparse.Namespace], int] = options.command
+        return command(options)
+
+    return run_command("voicectl", work)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -83,6 +67,9 @@ def parser() -> argparse.ArgumentParser:
     add("cancel", "throw the open turn away", ask(client.cancel), json=False)
     add("mute", "stop listening; without --lane: all lanes", ask(client.mute), json=False)
     add("unmute", "listen again", ask(client.unmute), json=False)
+    add("reload", "have the settings file read anew; says what takes effect at the next start", ask(client.reload), lane=False)
+    one = add("why", "say why each wake was one, and what nearly was", ask(why.why))
+    one.add_argument("-n", dest="limit", metavar="N", type=_positive, default=20, help="the newest N (20)")
 
     family = commands.add_parser("models", help="list, fetch and verify models", description="List, fetch and verify models.")
     verbs = family.add_subparsers(metavar="list|fetch|verify", required=True)

@@ -80,6 +80,10 @@ async def status(options: argparse.Namespace) -> int:
             phrases = ", ".join(lane["phrases"]) or "no phrase"
             why = f" ({lane['reason']})" if lane.get("reason") else ""
             print(f"  lane {lane['name']}: {lane['health']}{why}, {lane['state']}{turn}; hears {lane['source']} for {phrases}")
+        for line in found["mistakes"]:
+            print(f"  the settings stay as they were: {line}")
+        if found["nextstart"]:
+            print(f"  takes effect at the next start: {', '.join(found['nextstart'])}")
         for role, model in found["models"].items():
             print(f"  {role}: {model}")
         for role, process, pid, tid, wanted, actual, *_ in found["placement"]:
@@ -224,4 +228,12 @@ async def mute(options: argparse.Namespace) -> int:
 async def unmute(options: argparse.Namespace) -> int:
     async with connect(options) as client:
         await client.mute(False, options.lane)
+    return 0
+
+
+async def reload(options: argparse.Namespace) -> int:
+    """ConfigError with every mistake of the file, which then has changed nothing."""
+    async with connect(options) as client:
+        restart = await client.reload()
+    _say(options, {"restart": restart}, f"takes effect at the next start: {', '.join(restart)}" if restart else "")
     return 0

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any
 
 from ..desk import Published
-from ..errors import BusError, DeviceError, InternalError, UsageError, VoicedError
+from ..errors import BusError, ConfigError, DeviceError, InternalError, UsageError, VoicedError
 from . import interface as names
 from .connection import DAEMON, DAEMON_PATH, CallError, Connection, Incoming, Value, connect
 
@@ -32,6 +32,7 @@ _ABSENT = frozenset(f"{names.STANDARD_ERROR}.{name}" for name in ("ServiceUnknow
 _EXIT_CODES = {
     names.NO_SUCH_LANE: UsageError.exit_code,
     names.BAD_ARGUMENT: UsageError.exit_code,
+    names.BAD_SETTINGS: ConfigError.exit_code,
     names.NO_DEVICE: DeviceError.exit_code,
     names.FAILED: InternalError.exit_code,
     names.BUSY: VoicedError.exit_code,
@@ -119,6 +120,28 @@ class Client:
         """`lane` None: all of them."""
         path, interface = (names.ROOT, names.MANAGER) if lane is None else (names.lane_path(lane), names.LANE)
         await self._call(path, interface, "Mute", "b", muted)
+
+    async def reload(self) -> list[str]:
+        """Has the settings file read anew; the keys that have changed in it and take effect at the next start.
+
+        ConfigError has a line for each mistake of the file, and then nothing has changed.
+        """
+        try:
+            (restart,) = await self._call(names.ROOT, names.MANAGER, "Reload")
+        except CallError as error:
+            if error.name != names.BAD_SETTINGS:
+                raise
+            raise ConfigError("", "", lines=tuple(error.what.splitlines())) from None
+        return list(restart)
+
+    async def explain(self, lane: str | None = None, limit: int = 0) -> list[dict[str, Any]]:
+        """The newest wakes, refusals and near misses of a lane (None: of all), oldest first, `limit` at the most (0: all kept).
+
+        Each has `event` (Wake, WakeRefused, NearMiss), `lane`, `sample`, `realtime_us`; where a phrase was heard or nearly heard also
+        `phrase`, `scores` (what was reckoned and its `…_threshold`) and `margin`, stage 1's.
+        """
+        (decisions,) = await self._call(names.ROOT, names.MANAGER, "Explain", "su", lane or "", limit)
+        return list(decisions)
 
     async def _path(self, lane: str | None) -> str:
         if lane is not None:

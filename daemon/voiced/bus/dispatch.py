@@ -32,7 +32,8 @@ Values = dict[str, Value]
 _MACHINE_ID = ("/etc/machine-id", "/var/lib/dbus/machine-id")
 _STANDARD = (PROPERTIES, INTROSPECTABLE, PEER)
 _WHOSE_FAULT = (
-    ((UsageError, InputError, ConfigError), names.BAD_ARGUMENT),
+    ((ConfigError,), names.BAD_SETTINGS),
+    ((UsageError, InputError), names.BAD_ARGUMENT),
     ((DeviceError,), names.NO_DEVICE),
     ((InternalError, ModelError), names.FAILED),
 )
@@ -84,6 +85,8 @@ def manager_values(snapshot: Snapshot, counts: Mapping[str, float]) -> Values:
             "Placement": [[row.role, row.process, row.pid, row.tid, row.wanted, row.actual, {}] for row in snapshot.placement],
             "Models": dict(snapshot.models),
             "Statistics": {name: float(value) for name, value in {**snapshot.statistics, **counts}.items()},
+            "Mistakes": list(snapshot.reloaded.mistakes),
+            "NextStart": list(snapshot.reloaded.restart),
         },
     )
 
@@ -121,11 +124,13 @@ class Dispatcher:
             (PROPERTIES, "Set"): self._set,
             (OBJECT_MANAGER, "GetManagedObjects"): lambda _: [self._managed()],
             (MANAGER, "GetStatus"): lambda _: [self._status()],
+            (MANAGER, "Explain"): lambda call: [self._explain(*call.body)],
         }
         self._later: dict[tuple[Interface, str], Callable[[Incoming], Awaitable[Any]]] = {
             (MANAGER, "Subscribe"): lambda call: subscribe(call.sender),
             (MANAGER, "Unsubscribe"): lambda call: unsubscribe(call.sender),
             (MANAGER, "Mute"): lambda call: desk.mute(None, call.body[0]),
+            (MANAGER, "Reload"): lambda _: desk.reload(),
             (LANE, "Trigger"): lambda call: desk.trigger(_lane(call), call.body[0]),
             (LANE, "Stop"): lambda call: desk.stop(_lane(call)),
             (LANE, "Cancel"): lambda call: desk.cancel(_lane(call)),
@@ -161,7 +166,7 @@ class Dispatcher:
         try:
             async with asyncio.timeout(CALL_S) as limit:
                 result = await self._later[interface, call.member](call)
-            connection.reply(call, gives, [result] if gives else [])
+            connection.reply(call, gives, [list(result) if isinstance(result, tuple) else result] if gives else [])
         except asyncio.CancelledError:
             connection.error(call, names.FAILED, f"{call.member}: voiced is stopping")
             raise
@@ -237,6 +242,12 @@ class Dispatcher:
         """The objects below the manager; by the specification it does not list itself."""
         return {path: interfaces_of(offered) for path, offered in self._tree().items() if path != names.ROOT}
 
+    def _explain(self, lane: str, limit: int) -> list[Values]:
+        try:
+            return [names.to_decision(one) for one in self._desk.explain(lane or None, limit)]
+        except KeyError:
+            raise self._no_lane(lane) from None
+
     def _status(self) -> Values:
         """The manager's properties and each lane's, in lower case as is the custom for keys."""
         snapshot = self._desk.snapshot()
@@ -278,7 +289,8 @@ def _refuse(connection: Connection, call: Incoming, error: Exception) -> None:
         connection.error(call, error.name, error.text)
     elif isinstance(error, VoicedError):
         name = next((name for kinds, name in _WHOSE_FAULT if isinstance(error, kinds)), names.BUSY)
-        connection.error(call, name, str(error))
+        text = "\n".join(error.lines) if isinstance(error, ConfigError) else str(error)
+        connection.error(call, name, text)
     else:
         log.error("%s of %s failed", call.member, call.sender, exc_info=error)
         connection.error(call, names.FAILED, f"{call.member}: internal error ({type(error).__name__}); the journal has it")

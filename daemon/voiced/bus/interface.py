@@ -34,6 +34,7 @@ NO_SUCH_LANE = f"{ERROR}.NoSuchLane"
 BUSY = f"{ERROR}.Busy"
 BAD_ARGUMENT = f"{ERROR}.BadArgument"
 NO_DEVICE = f"{ERROR}.NoDevice"
+BAD_SETTINGS = f"{ERROR}.BadSettings"
 FAILED = f"{ERROR}.Failed"
 
 STANDARD_ERROR = f"{DAEMON}.Error"
@@ -106,6 +107,20 @@ MANAGER = Interface(
         Method("Unsubscribe", "Takes Subscribe back."),
         Method("Mute", "Mutes all lanes or none: a muted device is a process that is not there.", _args("b muted")),
         Method("GetStatus", "All there is to know, in one call.", (), _args("a{sv} status")),
+        Method(
+            "Reload",
+            "Reads the settings file anew and returns when it holds; gives the keys that have changed in it and take effect at the next "
+            "start. Error.BadSettings has a line for each mistake, and then nothing has changed.",
+            (),
+            _args("as restart"),
+        ),
+        Method(
+            "Explain",
+            "Why each wake was one, and what was none: the newest wakes, refusals and near misses of a lane (empty: of all), oldest first, "
+            "limit at the most (0: all that are kept). No spoken words.",
+            _args("s lane, u limit"),
+            _args("aa{sv} decisions"),
+        ),
     ),
     properties=(
         Property("Version", "s", "Of the program.", "const"),
@@ -115,6 +130,8 @@ MANAGER = Interface(
         Property("Placement", "a(ssuuauaua{sv})", "Role, process, pid, tid, cores wanted (empty: any), cores now; room to grow.", "false"),
         Property("Models", "a{ss}", "Role to model id.", "false"),
         Property("Statistics", "a{sd}", "Counts and times by name.", "false"),
+        Property("Mistakes", "as", "Why the last Reload kept the old settings, a line each; empty where it did not."),
+        Property("NextStart", "as", "Keys of the settings file that have changed and take effect at the next start."),
     ),
 )
 
@@ -246,6 +263,18 @@ def from_signal(lane: str, member: str, body: list[Any]) -> Published:
     known = {field.name for field in dataclasses.fields(kind)}
     event = events.decode({"event": member, **{name: value for name, value in plain.items() if name in known}})
     return Published(lane, sequence, event, details.get("monotonic_us", 0), details.get("realtime_us", 0))  # type: ignore[arg-type]
+
+
+def to_decision(published: Published) -> dict[str, Value]:
+    """What Explain gives of a wake, a refusal or a near miss: its fields, where and when, and how far stage 1 was from its threshold."""
+    plain = events.encode(published.event)
+    known = {"lane": published.lane, "sequence": published.sequence, **plain}
+    known |= {"monotonic_us": published.monotonic_us, "realtime_us": published.realtime_us}
+    if isinstance(published.event, events.NearMiss):
+        known["scores"] = {"stage1": published.event.score, "stage1_threshold": published.event.threshold}
+    if {"stage1", "stage1_threshold"} <= known["scores"].keys():  # a client's wake has none
+        known["margin"] = known["scores"]["stage1"] - known["scores"]["stage1_threshold"]
+    return {name: Value(_SIGNATURES[type(value)], value) for name, value in known.items()}
 
 
 # ── XML ────────────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ..desk import Desk, HealthChanged, LaneChanged, News, Published, Snapshot
+from ..desk import Desk, HealthChanged, LaneChanged, News, Published, Reloaded, Snapshot
 from ..errors import BusError
 from . import interface as names
 from .connection import DAEMON, DAEMON_PATH, Connection, ConnectionStatistics, Incoming, connect
@@ -202,6 +202,8 @@ class Service:
                     if view.name not in self._lanes:
                         self._lanes_changed(self._desk.snapshot())
                     self._changed(names.lane_path(view.name), names.LANE, lane_values(view))
+                case Reloaded():
+                    self._changed(names.ROOT, names.MANAGER, manager_values(self._desk.snapshot(), {}))
                 case HealthChanged(snapshot):
                     self._lanes_changed(snapshot)
                     self._changed(names.ROOT, names.MANAGER, manager_values(snapshot, {}))

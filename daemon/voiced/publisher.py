@@ -1,0 +1,90 @@
+"""What the main process tells: events on their way out, changes of a lane or of the daemon, and why each wake was or was not one.
+
+What lives here: who listens, what they were told last, what is kept to be asked for. What must not: processes, the bus.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+
+from .desk import HealthChanged, LaneChanged, News, Published, Snapshot
+from .events import Event, NearMiss, TurnClosed, Wake, WakeRefused
+from .lanestate import LaneState
+from .ledger import summary
+from .statistics import Statistics
+
+log = logging.getLogger("voiced")
+
+DECISIONS = 256
+"""Wakes, refusals and near misses that are kept of a lane, each below a kilobyte: a day of a household. They come once a refractory
+time (1.5 s) at the most, so that even where one follows the other it is six minutes."""
+
+WORST_FIRST = ("restarting", "starting", "stalled", "no_device", "muted", "ok")
+
+
+class Publisher:
+    """Runs in main's loop.
+
+    lanes     by name
+    snapshot  the whole daemon as it is now
+    """
+
+    def __init__(self, lanes: Mapping[str, LaneState], statistics: Statistics, snapshot: Callable[[], Snapshot]) -> None:
+        self._lanes, self._statistics, self._snapshot = lanes, statistics, snapshot
+        self._listeners: list[Callable[[News], None]] = []
+        self._decisions: dict[str, deque[Published]] = {name: deque(maxlen=DECISIONS) for name in lanes}
+        self._told: tuple[object, ...] = ("starting", False)
+
+    def listen(self, callback: Callable[[News], None]) -> None:
+        self._listeners.append(callback)
+
+    def send(self, news: News) -> None:
+        for listener in self._listeners:
+            listener(news)
+
+    def publish(self, lane: LaneState, event: Event, arrived_ns: int, *, text: bool) -> None:
+        """An event of a lane; `arrived_ns` when the sound came that led to it (0: none did); `text`: the log may hold its words."""
+        over = lane.ledger.follow(event)
+        if isinstance(event, Wake):
+            lane.state = "awake"
+        elif lane.turn == 0:
+            lane.state = "asleep"
+        lane.sequence += 1
+        now = time.monotonic_ns()
+        self._statistics.event(event, (now - arrived_ns) / 1e6 if arrived_ns else None)
+        published = Published(lane.settings.name, lane.sequence, event, now // 1000, time.time_ns() // 1000)
+        if isinstance(event, Wake | WakeRefused | NearMiss):
+            self._decisions[lane.settings.name].append(published)
+        self.send(published)
+        if over and isinstance(event, TurnClosed):
+            log.info("lane %s %s", lane.settings.name, summary(event, over.final, text=text))
+        self.tell_lane(lane)
+
+    def decisions(self, lane: str | None, limit: int) -> list[Published]:
+        """The newest wakes, refusals and near misses of a lane (None: of all), in the order they came. KeyError(lane)."""
+        kept = self._decisions.values() if lane is None else [self._decisions[lane]]
+        found = sorted((one for each in kept for one in each), key=lambda one: one.monotonic_us)
+        return found[-limit:] if limit else found
+
+    def tell_lane(self, lane: LaneState) -> None:
+        """Where something of it has changed."""
+        view = lane.view()
+        if view != lane.told:
+            lane.told = view
+            self.send(LaneChanged(view))
+            self.tell()
+
+    def tell(self) -> None:
+        """Where something of the daemon itself has changed."""
+        now = self.health()
+        if now != self._told:
+            self._told = now
+            self.send(HealthChanged(self._snapshot()))
+
+    def health(self) -> tuple[str, bool]:
+        """The worst lane's, and whether all are muted."""
+        lanes = self._lanes.values()
+        return min((lane.health for lane in lanes), key=WORST_FIRST.index), all(lane.muted for lane in lanes)
