@@ -30,12 +30,13 @@ class Port(NamedTuple):
 
 
 class Session:
-    """One model, ready to run. Owned by one thread; `names` are the model's own input names, in order."""
+    """One model, ready to run. Owned by one thread; `names` are the model's own input names, in order; `metadata` is the file's own."""
 
     def __init__(self, raw: Any, path: Path) -> None:
         self._raw = raw
         self.path = path
         self.names: tuple[str, ...] = tuple(port.name for port in raw.get_inputs())
+        self.metadata: dict[str, str] = dict(raw.get_modelmeta().custom_metadata_map)
 
     def run(self, feeds: Mapping[str, Tensor]) -> list[Tensor]:
         """All outputs, in the model's order. What fails after the check in `open_session` is our mistake: InternalError."""

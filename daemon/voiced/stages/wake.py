@@ -129,7 +129,7 @@ class Phrase:
 
     scores  of stage 1, one a hop from the first crossing on
     speech  VAD probabilities of the windows of `audio`, in order
-    audio   int16, some 1.5 s up to the decision: a long phrase and its margin
+    audio   int16, 1.6 s up to the decision: a long phrase and its margin
     """
 
     name: str
@@ -143,18 +143,25 @@ class Verdict:
     """`why` has the numbers and the limits they were held against, whichever way it went; it holds no spoken words.
 
     scores   the same by name, for whoever reckons with them; a limit is `<name>_threshold`
+    since    samples from the phrase's end to the end of its `audio`; None where the verifier cannot tell
     """
 
     accepted: bool
     score: float
     why: str
     scores: Mapping[str, float] = field(default_factory=dict)
+    since: int | None = None
 
 
 class Verifier(Protocol):
     """Stage 2. Called in the transducer's thread, after a crossing only."""
 
     def verify(self, phrase: Phrase) -> Verdict: ...
+
+
+def words(head: Path) -> str:
+    """What its maker wrote into a head that it listens for, as it is said; "" where that is nothing. Raises ModelError."""
+    return open_session(head, inputs=[Port("", (1, EMBEDDINGS, EMBEDDING_SIZE))]).metadata.get("phrase", "")
 
 
 class SpeechVerifier:
