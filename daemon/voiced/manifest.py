@@ -19,7 +19,7 @@ ROLES = ("wake-embedding", "wake-head", "wake-text", "vad", "transducer", "secon
 CONVERSIONS = ("moonshine-tokens",)
 """What fetch.py can make of a file while it takes it out of a wheel."""
 
-_TIMES = ("frame_ms", "chunk_ms", "lookahead_ms", "tail_ms")
+_TIMES = {"transducer": ("frame_ms", "chunk_ms", "lookahead_ms", "tail_ms"), "second-pass": ("tail_ms",)}
 _FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 _MODEL_ID = re.compile(r"[a-z0-9][a-z0-9.-]*")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -80,7 +80,7 @@ Source = Directory | Wheel | Archive
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """One model as its manifest has it. Times are milliseconds and belong to transducers alone: 0 for the others."""
+    """One model as its manifest has it. Times are milliseconds and belong to transducers, tail_ms to second passes too: 0 for the others."""
 
     id: str
     role: str
@@ -145,7 +145,7 @@ def _model(model_id: str, table: _Table, bases: Mapping[str, str]) -> Model:
     sources = tuple(_source(entry, files, bases) for entry in table.tables("sources"))
     if not sources:
         table.wrong("sources", "a model comes from somewhere: directory, wheel or archive")
-    times = {name: table.number(name) for name in _TIMES} if role == "transducer" else {}
+    times = {name: table.number(name) for name in _TIMES.get(role, ())}
     end_token = table.flag("end_token") if role == "transducer" else False
     model = Model(model_id, role, table.text("kind"), table.text("licence"), table.text("about"), files, sources,
                   **times, end_token=end_token, origin=table.where())  # fmt: skip
