@@ -80,7 +80,7 @@ Source = Directory | Wheel | Archive
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """One model as its manifest has it. Times are milliseconds and belong to transducers, tail_ms to second passes too: 0 for the others."""
+    """One model as its manifest has it. Times are milliseconds: transducers have all, second passes tail_ms, others none (0)."""
 
     id: str
     role: str
