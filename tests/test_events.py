@@ -12,15 +12,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from voiced import events
-from voiced.events import CloseReason, Event, Fact, Final, Order, TextSource, decode, encode
+from voiced.events import CloseReason, EndSign, Event, Fact, Final, Order, TextSource, decode, encode
 
 KINDS: list[type] = [kind for union in (Fact, Event, Order) for kind in typing.get_args(union)]
 
 # the values as they are published: they may grow, never change
 REASONS = {
-    "end token", "silence", "no speech", "no text", "too long", "stopped", "cancelled", "audio lost", "restarted", "shutdown",
+    "end token", "turn detector", "silence", "no speech", "no text", "too long", "stopped", "cancelled", "audio lost", "restarted",
+    "shutdown",
 }  # fmt: skip
 SOURCES = {"first pass", "second pass"}
+SIGNS = {"end token", "silence"}
 
 finite = st.floats(allow_nan=False, allow_infinity=False)
 BY_TYPE: dict[Any, st.SearchStrategy[Any]] = {
@@ -29,9 +31,12 @@ BY_TYPE: dict[Any, st.SearchStrategy[Any]] = {
     bool: st.booleans(),
     str: st.text(),
     int | None: st.none() | st.integers(0, 2**63 - 1),
+    float | None: st.none() | finite,
+    tuple[int, ...]: st.lists(st.integers(0, 2**63 - 1), max_size=5).map(tuple),
     dict[str, float]: st.dictionaries(st.text(), finite, max_size=5),
     CloseReason: st.sampled_from(CloseReason),
     TextSource: st.sampled_from(TextSource),
+    EndSign: st.sampled_from(EndSign),
 }
 
 
@@ -69,13 +74,15 @@ def test_records_are_frozen_slotted_and_begin_with_their_sample(kind: type) -> N
 def test_published_values_never_change() -> None:
     assert {reason.value for reason in CloseReason} >= REASONS
     assert {source.value for source in TextSource} == SOURCES
+    assert {sign.value for sign in EndSign} == SIGNS
 
 
 def test_enums_go_out_as_their_values() -> None:
     plain = encode(Final(9, 1, "hello", TextSource.FIRST_PASS, "hello"))
     assert plain == {
         "event": "Final", "sample": 9, "turn": 1, "text": "hello", "source": "first pass",
-        "first_pass": "hello", "note": "", "measured": {},
+        "first_pass": "hello", "note": "", "measured": {}, "second_pass": "", "word_first": [], "confidence": None, "attempt": 0,
+        "flicker": 0,
     }  # fmt: skip
     assert not any(isinstance(value, Enum) for value in plain.values())
 
@@ -85,7 +92,7 @@ def test_a_missing_field_is_named(kind: type) -> None:
     for item in dataclasses.fields(kind):
         if item.default is dataclasses.MISSING and item.default_factory is dataclasses.MISSING:
             others = [other.name for other in dataclasses.fields(kind) if other is not item]
-            plain = dict.fromkeys((name for name in others if name not in ("reason", "source")), 0)
+            plain = dict.fromkeys((name for name in others if name not in ("reason", "source", "why", "word_first")), 0)
             with pytest.raises(ValueError, match=kind.__name__) as told:
                 decode({"event": kind.__name__, **plain})
             assert repr(item.name) in str(told.value)
@@ -98,6 +105,7 @@ def test_a_missing_field_is_named(kind: type) -> None:
         ({"event": "Telegram", "sample": 1}, "no such event: 'Telegram'"),
         ({"event": ["Partial"], "sample": 1}, r"no such event: \['Partial'\]"),
         ({"event": "Trigger", "sample": 1, "colour": "red"}, "Trigger: .*'colour'"),
+        ({"event": "Words", "sample": 1, "text": "a", "word_first": 3}, "Words: 'int' object is not iterable"),
         ({"event": "TurnClosed", "sample": 1, "turn": 1, "reason": "tired", "first": 0, "last": 1}, "'tired' is not a valid CloseReason"),
     ],
 )

@@ -25,8 +25,10 @@ from voiced.events import (
     Endpoint,
     Event,
     Final,
+    LikelyEnd,
     NearMiss,
     Partial,
+    Resumed,
     Rewrite,
     Rewritten,
     Shutdown,
@@ -150,7 +152,11 @@ def test_events_come_in_the_order_of_a_turn(told: list[Event]) -> None:
         kinds = [type(event) for event in told if getattr(event, "turn", 0) == turn]
         partials = kinds.count(Partial)
         assert partials >= 3
-        assert kinds == [Wake, SpeechStarted, *[Partial] * partials, Endpoint, Final, TurnClosed]
+        assert [kind for kind in kinds if kind not in (LikelyEnd, Resumed)] == [
+            Wake, SpeechStarted, *[Partial] * partials, Endpoint, Final, TurnClosed,
+        ]  # fmt: skip
+        signs = [kind for kind in kinds if kind in (LikelyEnd, Resumed)]
+        assert signs == [LikelyEnd, Resumed] * (len(signs) // 2) + [LikelyEnd]
     assert [event.sample for event in told] == sorted(event.sample for event in told)
 
 
@@ -460,13 +466,14 @@ def test_the_second_pass_gets_the_speech_and_may_answer_later(build: Build, samp
     feeder = Feeder(agreeing)
     told = feeder.feed(sample, timed=True)
     assert of(Final, told) == []
-    assert [order.turn for order, _ in asked] == [1, 2]
     assert not agreeing.idle
-    for (order, samples), turn in zip(asked, TRUTH["turns"], strict=True):
+    last = {order.turn: (order, samples) for order, samples in asked}  # the others were dropped when the speaker went on
+    assert list(last) == [1, 2]
+    for (order, samples), turn in zip(last.values(), TRUTH["turns"], strict=True):
         assert np.array_equal(samples, sample[order.first : order.last])
         assert turn["phrase_end"] - 3200 <= order.first <= turn["speech_start"]
         assert order.last >= turn["speech_end"]
-    final, closed = agreeing.scribe.answer(Rewritten(feeder.at, 2, "What time is it?", "", 12.5))
+    final, closed = agreeing.scribe.answer(Rewritten(feeder.at, 2, last[2][0].attempt, "What time is it?", "", 12.5))
     assert isinstance(final, Final)
     assert (final.turn, final.text, final.measured["second_pass_ms"]) == (2, "What time is it?", 12.5)
     assert set(final.measured) == {"transducer_ms", "endpoint_ms", "second_pass_ms"}

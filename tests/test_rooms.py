@@ -41,7 +41,7 @@ ears
 stages
 sources
 turn
-endpoint
+endpoint wording states
 segments
 placement
 desk
@@ -53,7 +53,7 @@ download
 integrity
 manifest progress
 settings
-boards
+boards profiles
 yamlread changes
 knobs
 wire

@@ -103,7 +103,7 @@ def test_importing_settings_imports_nothing_heavy() -> None:
 def values(row: Any) -> Any:
     knob = row.knob
     if row.section:
-        return sections(row.type)
+        return (st.none() if row.optional else st.nothing()) | sections(row.type)
     if row.item:
         return st.lists(sections(row.item), min_size=int(knob.low), max_size=min(int(knob.high), 4)).map(tuple)
     if knob.choices:
@@ -150,7 +150,8 @@ def test_any_settings_come_back_from_yaml_exactly(any_settings: Settings) -> Non
 
     node, found = compose(settings.render_yaml(any_settings))
     reader = Reader(found)
-    assert (reader.section(Settings, node), reader.mistakes) == (any_settings, [])
+    read = reader.section(Settings, node)
+    assert (settings.inherited(read, reader.lines), reader.mistakes) == (any_settings, [])
 
 
 @given(st.text(max_size=200) | st.binary(max_size=200).map(lambda data: data.decode("latin-1")))
@@ -250,12 +251,12 @@ ONE = {
     "log: [text]": "f:1: log: must be a section of `name: value` lines; got [text]",
     "- log": "f:1: must be `name: value` lines; got [log]",
     "words": "f:1: must be `name: value` lines; got words",
-    "lanes: 3": "f:1: lanes: must be a list of 1 to 8 entries, each with name, source, channel; got 3",
-    "lanes:": "f:1: lanes: must be a list of 1 to 8 entries, each with name, source, channel; got nothing",
-    "lanes: []": "f:1: lanes: must be a list of 1 to 8 entries, each with name, source, channel; got []",
+    "lanes: 3": "f:1: lanes: must be a list of 1 to 8 entries, each with name, source, channel, endpoint; got 3",
+    "lanes:": "f:1: lanes: must be a list of 1 to 8 entries, each with name, source, channel, endpoint; got nothing",
+    "lanes: []": "f:1: lanes: must be a list of 1 to 8 entries, each with name, source, channel, endpoint; got []",
     "lanes: ["
     + ", ".join(f"{{name: l{n}}}" for n in range(9))
-    + "]": "f:1: lanes: must be a list of 1 to 8 entries, each with name, source, channel; got a list of 9",
+    + "]": "f:1: lanes: must be a list of 1 to 8 entries, each with name, source, channel, endpoint; got a list of 9",
     "lanes:\n - name: a b": 'f:2: lanes[0].name: must be a name of letters, digits, _ and -; got a b; default "main"',
     "lanes:\n - source: file:x.wav": "f:2: lanes[0].source: must be auto, a device's name or number, or file: and an absolute path; "
     'got file:x.wav; default "auto"',
@@ -266,8 +267,8 @@ ONE = {
     "vad:\n  on: 0.3": "f:2: vad.on: vad.off must be less than vad.on; got 0.35, 0.3; default 0.35, 0.5",
     "vad:\n  on: 0.3\n  off: 0.3": "f:3: vad.off: vad.off must be less than vad.on; got 0.3, 0.3; default 0.35, 0.5",
     "endpoint: {too_long_ms: 30001}": "f:1: endpoint.too_long_ms: must be a number from 1000 to 30000 (milliseconds); got 30001; default 15000",
-    "endpoint: {silence_ms: 2000, too_long_ms: 1000, no_speech_ms: 900}": "f:1: endpoint.silence_ms: endpoint.silence_ms must be at most "
-    "endpoint.too_long_ms; got 2000, 1000; default 700, 15000",
+    "endpoint:\n  silence_ms: 2000": "f:2: endpoint.silence_ms: endpoint.silence_ms must be at most endpoint.silence_open_ms; got 2000, 1200; "
+    "default 700, 1200",
     "capture: {stall_ms: 200, block_ms: 150}": "f:1: capture.stall_ms: capture.stall_ms must be at least twice capture.block_ms; got 200, 150; "
     "default 1000, 40",
     "capture: {reopen_ms: 20000}": "f:1: capture.reopen_ms: capture.reopen_max_ms must be at least capture.reopen_ms; got 10000, 20000; default 10000, 500",

@@ -218,7 +218,8 @@ def test_a_json_line_is_one_line_and_the_event(text: str) -> None:
 
 
 def test_a_json_line_can_be_read_by_a_person() -> None:
-    assert json_line(Partial(1, 1, "zwölf 灯")) == '{"event": "Partial", "sample": 1, "turn": 1, "text": "zwölf 灯"}'
+    plain = '{"event": "Partial", "sample": 1, "turn": 1, "text": "zwölf 灯", "stable": 0, "heard": 0}'
+    assert json_line(Partial(1, 1, "zwölf 灯")) == plain
 
 
 def test_a_line_ends_with_its_last_word(on_terminal: OnTerminal) -> None:

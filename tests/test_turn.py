@@ -26,7 +26,8 @@ from voiced.events import (
     TurnClosed,
     Wake,
 )
-from voiced.turn import PHRASE_TAIL_MS, TABLE, Cue, State, diagram, next_state
+from voiced.states import TABLE, Cue, State, diagram, next_state
+from voiced.turn import PHRASE_TAIL_MS
 from voiced.units import HARD_CAP_MS, to_samples
 
 README = Path(__file__).resolve().parents[1] / "README.md"
@@ -84,7 +85,7 @@ def test_the_picture_shows_the_whole_table() -> None:
 
 def test_the_readme_shows_this_picture() -> None:
     found = re.search(r"<!-- states -->\n(.*?)<!-- /states -->", README.read_text(), re.DOTALL)
-    assert found, "README.md wants <!-- states --> and <!-- /states --> around the picture that turn.diagram() gives"
+    assert found, "README.md wants <!-- states --> and <!-- /states --> around the picture that states.diagram() gives"
     lines = [line for line in found[1].split("\n") if not line.startswith("```")]
     assert textwrap.dedent("\n".join(lines)).strip("\n") == diagram()
 
@@ -101,7 +102,7 @@ def test_a_turn_from_wake_to_final(lane: Lane) -> None:
     assert kinds(told) == [SpeechStarted, Partial]
     assert lane.state() is State.HEARING
     assert lane.words("turn on") == []  # the same text is no news
-    assert lane.words("turn on the lights") == [Partial(lane.now, 1, "turn on the lights")]
+    assert lane.words("turn on the lights") == [Partial(lane.now, 1, "turn on the lights", len("turn on"))]
     speech_end = lane.now
     told = lane.windows(0.0, SECOND)
     (endpoint,) = told
@@ -110,7 +111,17 @@ def test_a_turn_from_wake_to_final(lane: Lane) -> None:
     assert 0 <= endpoint.sample - speech_end - to_samples(700) < HOP
     assert (lane.heart.state, lane.heart.open_turn, lane.heart.pending_turns) == (State.ASLEEP, 0, (1,))
     assert lane.rewrite("Turn on the lights.") == [
-        Final(lane.now, 1, "Turn on the lights.", TextSource.SECOND_PASS, "turn on the lights", "", {"second_pass_ms": 40.0}),
+        Final(
+            lane.now,
+            1,
+            "Turn on the lights.",
+            TextSource.SECOND_PASS,
+            "turn on the lights",
+            "",
+            {"second_pass_ms": 40.0},
+            second_pass="Turn on the lights.",
+            attempt=1,
+        ),
         TurnClosed(lane.now, 1, CloseReason.SILENCE, 21_000, endpoint.sample),
     ]
     assert lane.heart.pending_turns == ()
@@ -171,7 +182,7 @@ def test_a_short_word_counts_as_speech(lane: Lane) -> None:
     assert isinstance(endpoint, Endpoint)
     assert endpoint.speech_end == 8 * HOP
     (order,) = lane.rewrites
-    assert (order.first, order.last) == (0, 8 * HOP + to_samples(200))  # the pad before it is cut at the turn's own start
+    assert (order.first, order.last) == (0, 10 * HOP)  # the pad before it is cut at the turn's own start; asked for after 64 ms
 
 
 def test_the_phrases_own_tail_is_not_speech(lane: Lane) -> None:
@@ -378,10 +389,10 @@ def test_a_second_pass_that_fails_leaves_the_first(lane: Lane, text: str, failur
 def test_a_late_answer_is_ignored(lane: Lane) -> None:
     spoken_turn(lane)
     lane.rewrite("", "the second pass was late")
-    assert lane.take(Rewritten(lane.now, 1, "Turn on.")) == []
-    assert lane.take(Rewritten(lane.now, 99, "Turn on.")) == []
+    assert lane.take(Rewritten(lane.now, 1, 1, "Turn on.")) == []
+    assert lane.take(Rewritten(lane.now, 99, 1, "Turn on.")) == []
     lane.wake()
-    assert lane.take(Rewritten(lane.now, 2, "Not yet.")) == []  # nor is there an answer for an open turn
+    assert lane.take(Rewritten(lane.now, 2, 1, "Not yet.")) == []  # nor is there an answer for an open turn
 
 
 def test_a_final_is_not_dated_back(lane: Lane) -> None:
@@ -390,12 +401,12 @@ def test_a_final_is_not_dated_back(lane: Lane) -> None:
     asked = lane.rewrites[0].sample
     lane.wake()
     lane.windows(0.0, SECOND)
-    told = lane.take(Rewritten(asked, 1, "Turn on."))
+    told = lane.take(Rewritten(asked, 1, 1, "Turn on."))
     assert [event.sample for event in told] == [lane.now] * 2
 
 
 def test_without_a_second_pass_the_final_comes_with_the_endpoint() -> None:
-    lane = Lane(machine(second_pass=False))
+    lane = Lane(machine(changed={"second_pass": False}))
     spoken_turn(lane)
     assert kinds(lane.events[-3:]) == [Endpoint, Final, TurnClosed]
     final = lane.events[-2]
@@ -416,7 +427,8 @@ def test_the_next_turn_runs_while_finals_are_pending(lane: Lane) -> None:
     assert lane.state() is State.AWAKE
 
 
-def test_the_second_pass_gets_the_speech_and_a_margin(lane: Lane) -> None:
+def test_the_second_pass_gets_the_speech_and_a_margin() -> None:
+    lane = Lane(machine(changed={"speculative": False}))
     lane.wake()
     lane.windows(0.0, 20)
     lane.windows(1.0, 10)

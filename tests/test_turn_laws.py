@@ -24,7 +24,7 @@ from voiced.events import (
     TurnClosed,
     Wake,
 )
-from voiced.turn import State
+from voiced.states import State
 
 
 class AnyFacts(RuleBasedStateMachine):
@@ -57,8 +57,8 @@ class AnyFacts(RuleBasedStateMachine):
     @rule(which=st.integers(0, 9), text=st.sampled_from(["", "Turn on."]), failure=st.sampled_from(["", "late"]), again=st.booleans())
     def answer(self, which: int, text: str, failure: str, again: bool) -> None:
         order = self.lane.rewrites.pop(which % len(self.lane.rewrites))
-        answer = Rewritten(self.lane.now, order.turn, text, failure)
-        assert kinds(self.lane.take(answer)) in ([Final, TurnClosed], [])  # nothing: shut down before
+        answer = Rewritten(self.lane.now, order.turn, order.attempt, text, failure)
+        assert kinds(self.lane.take(answer)) in ([Final, TurnClosed], [])  # nothing: shut down before, or the turn is open
         if again:
             assert self.lane.take(answer) == []
 

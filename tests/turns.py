@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 from voiced.endpoint import Endpointer
 from voiced.events import (
     CloseReason,
     CloseTurn,
     Confirmed,
+    DropRewrite,
     Event,
     Fact,
     FirstPass,
+    LikelyEnd,
     OpenTurn,
+    Resumed,
     Rewrite,
     Rewritten,
+    ScoreTurn,
     SpeechProbability,
     TurnClosed,
     Words,
 )
-from voiced.turn import State, TurnMachine, TurnRules
+from voiced.states import State
+from voiced.turn import TurnMachine, TurnRules
 from voiced.units import RATE
 
 HOP = 512
@@ -25,15 +33,20 @@ SECOND = RATE // HOP  # VAD windows, a quarter of one short of a second
 RULES = {
     "token_threshold": -3.0,
     "token_silence_ms": 100.0,
+    "silence_complete_ms": 450.0,
     "silence_ms": 700.0,
+    "silence_open_ms": 1200.0,
     "no_text_ms": 1000.0,
     "no_speech_ms": 5000.0,
     "too_long_ms": 15_000.0,
+    "likely_end_ms": 64.0,
+    "turn_detector_threshold": 0.5,
 }
 
 
-def machine(*, second_pass: bool = True, first_turn: int = 1, turn_step: int = 1, **rules: float) -> TurnMachine:
-    return TurnMachine(turn_rules(True, second_pass, **rules), first_turn=first_turn, turn_step=turn_step)
+def machine(*, first_turn: int = 1, turn_step: int = 1, changed: Mapping[str, bool] | None = None, **rules: float) -> TurnMachine:
+    """`changed`: switches of TurnRules, by name."""
+    return TurnMachine(replace(turn_rules(**rules), **(changed or {})), first_turn=first_turn, turn_step=turn_step)
 
 
 def turn_rules(end_token: bool = True, second_pass: bool = True, /, **rules: float) -> TurnRules:
@@ -46,20 +59,29 @@ def turn_rules(end_token: bool = True, second_pass: bool = True, /, **rules: flo
         lead_pad_ms=100,
         tail_pad_ms=200,
         end_token=end_token,
+        open_ends=True,
+        turn_detector=False,
         second_pass=second_pass,
+        speculative=True,
     )
 
 
 class Lane:
-    """The world around a machine: obeys its orders at once, as pipeline.py does, and keeps its events."""
+    """The world around a machine: obeys its orders at once, as pipeline.py does, and keeps its events and its open rewrites.
 
-    def __init__(self, heart: TurnMachine) -> None:
-        self.heart = heart
+    signs   LikelyEnd and Resumed are in what it tells, too; without, only in `events`: most tests are about the rest
+    """
+
+    def __init__(self, heart: TurnMachine, *, signs: bool = False) -> None:
+        self.heart, self.signs = heart, signs
         self.now = 0
         self.text = ""  # what the first pass has understood in the open turn
         self.last_word = ""  # what only its flush gives
+        self.last_word_at: int | None = None
         self.events: list[Event] = []
         self.rewrites: list[Rewrite] = []
+        self.asked: list[Rewrite] = []  # the dropped ones, too
+        self.scores: list[ScoreTurn] = []
 
     def state(self) -> State:
         return self.heart.state
@@ -72,13 +94,19 @@ class Lane:
             if isinstance(item, CloseTurn):
                 text, self.text = f"{self.text} {self.last_word}".strip(), ""
                 if item.flush:
-                    todo += self.heart.take(FirstPass(item.sample, item.turn, text))
+                    todo += self.heart.take(FirstPass(item.sample, item.turn, text, self.last_word_at))
+                self.last_word_at = None
             elif isinstance(item, Rewrite):
                 self.rewrites.append(item)
+                self.asked.append(item)
+            elif isinstance(item, DropRewrite):
+                self.rewrites = [order for order in self.rewrites if (order.turn, order.attempt) != (item.turn, item.attempt)]
+            elif isinstance(item, ScoreTurn):
+                self.scores.append(item)
             elif not isinstance(item, OpenTurn):
                 told.append(item)
         self.events += told
-        return told
+        return [event for event in told if self.signs or not isinstance(event, LikelyEnd | Resumed)]
 
     def wake(self, phrase_end: int | None = None) -> list[Event]:
         return self.take(Confirmed(self.now, "jarvis", self.now if phrase_end is None else phrase_end, 0.99, "heard"))
@@ -90,9 +118,10 @@ class Lane:
             told += self.take(SpeechProbability(self.now, probability))
         return told
 
-    def words(self, text: str, token: int | None = None, log_probability: float = -0.1) -> list[Event]:
-        self.text = text
-        return self.take(Words(self.now, text, token, log_probability))
+    def words(self, text: str, token: int | None = None, log_probability: float = -0.1, at: int | None = None) -> list[Event]:
+        """`at`: where the last of them stands."""
+        self.text, self.last_word_at = text, at
+        return self.take(Words(self.now, text, token, log_probability, at))
 
     def say(self, text: str) -> list[Event]:
         """A quarter of a second of silence, half of one of speech, and the words."""
@@ -100,7 +129,8 @@ class Lane:
 
     def rewrite(self, text: str, failure: str = "") -> list[Event]:
         """The second pass answers for the turn that waits longest."""
-        return self.take(Rewritten(self.now, self.rewrites.pop(0).turn, text, failure, 40.0))
+        order = self.rewrites.pop(0)
+        return self.take(Rewritten(self.now, order.turn, order.attempt, text, failure, 40.0))
 
 
 def kinds(events: list[Event]) -> list[type]:

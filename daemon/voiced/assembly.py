@@ -18,12 +18,13 @@ from .events import Rewrite, Rewritten
 from .models import Library
 from .pipeline import RING_SECONDS, Pipeline, Rules, Scribe
 from .placement import provider_options
-from .settings import Settings, has_second_pass
+from .settings import Settings, endpoint_of, has_second_pass
 from .stages.approach import Approach
 from .stages.gate import Gate
 from .stages.second_pass import SecondPass
 from .stages.sherpa import provider
 from .stages.transducer import Transducer
+from .stages.turn_detector import TurnDetector
 from .stages.vad import Vad
 from .stages.wake import Crossing, SpeechVerifier, Stage1
 from .turn import TurnRules
@@ -85,10 +86,11 @@ def scribe(
     rewrite: Callable[[Rewrite, Samples], Rewritten | None],
     rest: Callable[[int], None],
     *,
+    lane: str = "",
     first_turn: int = 1,
     turn_step: int = 1,
 ) -> Scribe:
-    """Wake stage 2, transducer and machine, warmed up. Built by the thread that will own them. Raises ModelError."""
+    """Wake stage 2, transducer and machine of that lane, warmed up. Built by the thread that will own them. Raises ModelError."""
     model = settings.models.transducer
     files = _find(library, model, "transducer", say)
     facts = library.model(model)
@@ -104,15 +106,18 @@ def scribe(
         threads=settings.transducer.threads,
     )
     transducer.warm_up()
-    return Scribe(ring, transducer, rewrite, rest, rules(settings, library, say), first_turn=first_turn, turn_step=turn_step)
+    return Scribe(ring, transducer, rewrite, rest, rules(settings, library, say, lane=lane), first_turn=first_turn, turn_step=turn_step)
 
 
-def rules(settings: Settings, library: Library, say: Say, before: Rules | None = None) -> Rules:
+def rules(settings: Settings, library: Library, say: Say, before: Rules | None = None, *, lane: str = "") -> Rules:
     """How the scribe decides; what is costly is `before`'s where nothing of it has changed. Any thread may build it. Raises ModelError."""
-    del library, say, before  # the verifier loads nothing
-    wake = settings.wake
+    wake, endpoint = settings.wake, endpoint_of(settings, lane)
     verifier = SpeechVerifier(threshold=wake.verify_threshold, sustain=wake.verify_hops, min_speech=wake.verify_speech)
-    return Rules(turn_rules(settings), verifier, wake.refractory_ms, settings.endpoint.audio_lost_ms)
+    detector = before.turn_detector if before else None
+    if endpoint.turn_detector != "off" and detector is None:
+        detector = TurnDetector(_find(library, endpoint.turn_detector, "turn-detector", say)["model"])
+        detector.warm_up()
+    return Rules(turn_rules(settings, lane), verifier, wake.refractory_ms, endpoint.audio_lost_ms, detector)
 
 
 def second_pass(settings: Settings, library: Library, runtime_dir: Path, say: Say) -> SecondPass:
@@ -134,19 +139,19 @@ def pipeline(settings: Settings, library: Library, runtime_dir: Path, say: Say =
 
     def rewrite(order: Rewrite, sound: Samples) -> Rewritten | None:
         assert rewriter is not None  # the machine asks for none where the settings have none
-        return answer(rewriter, order.sample, order.turn, sound)
+        return answer(rewriter, order.sample, order.turn, order.attempt, sound)
 
     return Pipeline(hearing, scribe(settings, library, ring, runtime_dir, say, rewrite, hearing.rest))
 
 
-def answer(stage: SecondPass, sample: int, turn: int, sound: Samples) -> Rewritten:
+def answer(stage: SecondPass, sample: int, turn: int, attempt: int, sound: Samples) -> Rewritten:
     """One turn through the second pass, timed; what goes wrong inside the library is the answer's failure."""
     began = time.perf_counter_ns()
     try:
         text, failure = stage.decode(sound), ""
     except Exception as error:  # its type is the library's own business; the turn keeps its first-pass text
         text, failure = "", f"the second pass failed: {type(error).__name__}"
-    return Rewritten(sample, turn, text, failure, round((time.perf_counter_ns() - began) / 1e6, 3))
+    return Rewritten(sample, turn, attempt, text, failure, round((time.perf_counter_ns() - began) / 1e6, 3))
 
 
 def _second_pass_provider(settings: Settings, runtime_dir: Path) -> str:
@@ -155,17 +160,21 @@ def _second_pass_provider(settings: Settings, runtime_dir: Path) -> str:
     return provider(runtime_dir, place.second_pass_provider, options)
 
 
-def turn_rules(settings: Settings) -> TurnRules:
-    """How the heart judges a turn."""
-    endpoint, vad = settings.endpoint, settings.vad
+def turn_rules(settings: Settings, lane: str = "") -> TurnRules:
+    """How the heart judges a turn of that lane."""
+    endpoint, vad = endpoint_of(settings, lane), settings.vad
     return TurnRules(
         Endpointer(
             token_threshold=endpoint.token_threshold,
             token_silence_ms=endpoint.token_silence_ms,
+            silence_complete_ms=endpoint.silence_complete_ms,
             silence_ms=endpoint.silence_ms,
+            silence_open_ms=endpoint.silence_open_ms,
             no_text_ms=endpoint.no_text_ms,
             no_speech_ms=endpoint.no_speech_ms,
             too_long_ms=endpoint.too_long_ms,
+            likely_end_ms=endpoint.likely_end_ms,
+            turn_detector_threshold=endpoint.turn_detector_threshold,
         ),
         vad_on=vad.on,
         vad_off=vad.off,
@@ -174,7 +183,10 @@ def turn_rules(settings: Settings) -> TurnRules:
         lead_pad_ms=settings.second_pass.lead_pad_ms,
         tail_pad_ms=settings.second_pass.tail_pad_ms,
         end_token=settings.transducer.end_token,
+        open_ends=endpoint.open_ends != "off",
+        turn_detector=endpoint.turn_detector != "off",
         second_pass=has_second_pass(settings),
+        speculative=settings.second_pass.speculative,
     )
 
 

@@ -20,6 +20,7 @@ class CloseReason(Enum):
     """Why a turn closed. The values are published: they may grow, never change."""
 
     END_TOKEN = "end token"
+    TURN_DETECTOR = "turn detector"
     SILENCE = "silence"
     NO_SPEECH = "no speech"
     NO_TEXT = "no text"
@@ -29,6 +30,13 @@ class CloseReason(Enum):
     AUDIO_LOST = "audio lost"
     RESTARTED = "restarted"
     SHUTDOWN = "shutdown"
+
+
+class EndSign(Enum):
+    """Why a turn is likely to be over."""
+
+    END_TOKEN = "end token"
+    SILENCE = "silence"
 
 
 class TextSource(Enum):
@@ -71,16 +79,24 @@ class SpeechProbability:
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """The first pass's text so far, after it has heard the sound before `sample`.
+    """The first pass's text so far, after it was given the sound before `sample`.
 
     end_token   position of the frame at which it said </s> after the last word, or None
     log_probability  of that token (0 where there is none)
+    last_word   position of the frame at which it said the last piece of the text; None where there is no text
+    heard       it has decoded the sound before it; what comes after waits for its chunk and look-ahead
+    word_first  of each word of `text.split()`: the frame of its first piece
+    confidence  see Final
     """
 
     sample: int
     text: str
     end_token: int | None = None
     log_probability: float = 0.0
+    last_word: int | None = None
+    heard: int = 0
+    word_first: tuple[int, ...] = ()
+    confidence: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,22 +129,36 @@ class Shutdown:
 
 @dataclass(frozen=True, slots=True)
 class FirstPass:
-    """The first pass's whole text of a turn that closed, its last word included."""
+    """The first pass's whole text of a turn that closed, its last word included. The other fields as in Words."""
 
     sample: int
     turn: int
     text: str
+    last_word: int | None = None
+    word_first: tuple[int, ...] = ()
+    confidence: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """The second pass answers for a turn. `failure` is empty when it worked; else it says why there is no text."""
+    """The second pass answers a Rewrite. `failure` is empty when it worked; else it says why its text, if it has one, is not used."""
 
     sample: int
     turn: int
+    attempt: int
     text: str
     failure: str = ""
     compute_ms: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class TurnScore:
+    """A turn detector answers a ScoreTurn: the probability (0 goes on … 1 is over) after the sound before `last`."""
+
+    sample: int
+    turn: int
+    last: int
+    probability: float
 
 
 # ── events: what comes out and is published ────────────────────────────────────────────────────────────────────────────
@@ -153,6 +183,17 @@ class Wake:
 
 
 @dataclass(frozen=True, slots=True)
+class WakeRefused:
+    """Stage 1 crossed its threshold and stage 2 said no. Nothing was opened. Fields as in Wake."""
+
+    sample: int
+    phrase: str
+    score: float
+    verdict: str
+    scores: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class NearMiss:
     """Stage 1 came near its threshold, to `score` at the most, and did not cross it. Nothing was opened. Known at `sample`, after it."""
 
@@ -163,17 +204,6 @@ class NearMiss:
 
 
 @dataclass(frozen=True, slots=True)
-class WakeRefused:
-    """Stage 1 crossed its threshold and stage 2 said no. Nothing was opened."""
-
-    sample: int
-    phrase: str
-    score: float
-    verdict: str
-    scores: dict[str, float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
 class SpeechStarted:
     sample: int
     turn: int
@@ -181,29 +211,65 @@ class SpeechStarted:
 
 @dataclass(frozen=True, slots=True)
 class Partial:
-    """The text so far, which may still change."""
+    """The text so far, which may still change.
+
+    stable  code points at its start that will not change, as far as can be told: two hypotheses in a row agree on them
+    heard   the sound before it is in the text; what came after waits for its chunk and look-ahead
+    """
 
     sample: int
     turn: int
     text: str
+    stable: int = 0
+    heard: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LikelyEnd:
+    """The turn may be over: the first sign, long before its endpoint. Resumed takes it back."""
+
+    sample: int
+    turn: int
+    why: EndSign
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """The speaker goes on after a LikelyEnd."""
+
+    sample: int
+    turn: int
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """The speaker has finished. `text` is the first pass's; the final is pending."""
+    """The speaker has finished. `text` is the first pass's; the final is pending.
+
+    rule     row of the endpointer that decided, empty where the end came from outside
+    margins  by how much, and how far the other rows were (endpoint.Decision)
+    """
 
     sample: int
     turn: int
     reason: CloseReason
     speech_end: int
     text: str
+    rule: str = ""
+    margins: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Final:
     """The text, which never changes. `note` says why the first pass was kept where it was.
 
-    measured   times taken by a clock, in milliseconds: the only values that differ between two runs on one input
+    measured     times taken by a clock, in milliseconds: the only values that differ between two runs on one input
+    second_pass  its text, also where it was not used; empty where there is none
+    word_first   of each word of `first_pass.split()`: the position at which the recognizer said its first piece, up to a few
+                 hundred milliseconds after its sound began; empty for a recognizer that gives no times
+    confidence   of the first pass: geometric mean of the probabilities of the pieces it chose, 0 to 1, not calibrated; None
+                 where it gives none
+    attempt      the Rewrite of this turn whose answer it waited for: 2 and more where the speaker went on after a LikelyEnd; 0 for none
+    flicker      how often the first pass took back what a Partial had called stable
     """
 
     sample: int
@@ -213,6 +279,11 @@ class Final:
     first_pass: str
     note: str = ""
     measured: dict[str, float] = field(default_factory=dict)
+    second_pass: str = ""
+    word_first: tuple[int, ...] = ()
+    confidence: float | None = None
+    attempt: int = 0
+    flicker: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +320,30 @@ class CloseTurn:
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """Give the sound of [first, last) to the second pass and answer with Rewritten."""
+    """Give the sound of [first, last) to the second pass and answer with Rewritten, which has the same `turn` and `attempt`.
+
+    attempt  counts from 1 in each turn; the turn may still be open
+    """
+
+    sample: int
+    turn: int
+    attempt: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class DropRewrite:
+    """Nobody waits for that Rewrite any more. An answer that comes all the same does no harm."""
+
+    sample: int
+    turn: int
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreTurn:
+    """Ask the turn detector about the turn's sound, [first, last), and answer with TurnScore."""
 
     sample: int
     turn: int
@@ -257,9 +351,9 @@ class Rewrite:
     last: int
 
 
-Fact = Union[Confirmed, Trigger, SpeechProbability, Words, Stop, Cancel, AudioLost, Shutdown, FirstPass, Rewritten]
-Event = Union[Wake, WakeRefused, NearMiss, SpeechStarted, Partial, Endpoint, Final, TurnClosed]
-Order = Union[OpenTurn, CloseTurn, Rewrite]
+Fact = Union[Confirmed, Trigger, SpeechProbability, Words, Stop, Cancel, AudioLost, Shutdown, FirstPass, Rewritten, TurnScore]
+Event = Union[Wake, WakeRefused, NearMiss, SpeechStarted, Partial, LikelyEnd, Resumed, Endpoint, Final, TurnClosed]
+Order = Union[OpenTurn, CloseTurn, Rewrite, DropRewrite, ScoreTurn]
 
 _KINDS: dict[str, type] = {kind.__name__: kind for union in (Fact, Event, Order) for kind in typing.get_args(union)}
 
@@ -269,7 +363,7 @@ def encode(record: Fact | Event | Order) -> dict[str, Any]:
     plain: dict[str, Any] = {"event": type(record).__name__}
     for item in dataclasses.fields(record):
         value = getattr(record, item.name)
-        plain[item.name] = value.value if isinstance(value, Enum) else value
+        plain[item.name] = value.value if isinstance(value, Enum) else list(value) if isinstance(value, tuple) else value
     return plain
 
 
@@ -279,10 +373,12 @@ def decode(plain: dict[str, Any]) -> Fact | Event | Order:
     if kind is None:
         raise ValueError(f"no such event: {plain.get('event')!r}")
     values = {name: value for name, value in plain.items() if name != "event"}
-    for name, wanted in _field_types(kind).items():
-        if name in values and isinstance(wanted, type) and issubclass(wanted, Enum):
-            values[name] = wanted(values[name])
     try:
+        for name, wanted in _field_types(kind).items():
+            if name in values and isinstance(wanted, type) and issubclass(wanted, Enum):
+                values[name] = wanted(values[name])
+            elif name in values and typing.get_origin(wanted) is tuple:
+                values[name] = tuple(values[name])
         record: Fact | Event | Order = kind(**values)
     except TypeError as error:
         raise ValueError(f"{kind.__name__}: {error}") from None

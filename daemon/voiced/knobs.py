@@ -30,6 +30,7 @@ class Knob:
     low, high   bounds of the number, of each number of a list, or of the length of a list of sections; inclusive
     pattern     what a text must match, whole; `form` says it in words
     live        a reload applies it; the others take effect at the next start
+    profiles    default by the value of the section's knob `profile`; empty: the same whatever it is
     """
 
     default: Any
@@ -41,6 +42,7 @@ class Knob:
     pattern: str = ""
     form: str = ""
     live: bool = False
+    profiles: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 def knob(
@@ -54,9 +56,10 @@ def knob(
     pattern: str = "",
     form: str = "",
     live: bool = False,
+    profiles: Mapping[str, Any] | None = None,
 ) -> Any:
     """A dataclass field with its knob. The unit is told by the end of the name (`_ms`, `_db`, `_dbfs`) or by `unit`."""
-    row = Knob(default, sentence, low, high, unit, choices, pattern, form, live)
+    row = Knob(default, sentence, low, high, unit, choices, pattern, form, live, profiles or {})
     return dataclasses.field(default=default, metadata={"knob": row})
 
 
@@ -67,6 +70,7 @@ class Row:
     type     the field's type, resolved; the section's class where `section`
     item     class of the entries of a list of sections, else None
     section  the field is a section of its own and has no value to check
+    optional  the section may be left out: None then
     """
 
     name: str
@@ -74,6 +78,7 @@ class Row:
     knob: Knob
     item: type | None
     section: bool = False
+    optional: bool = False
 
     @property
     def unit(self) -> str:
@@ -95,8 +100,11 @@ def rows(section: type) -> Mapping[str, Row]:
             kind = hints[field.name]
             found[field.name] = Row(field.name, kind, Knob(field.default, kind.__doc__ or ""), None, section=True)
             continue
-        first = (typing.get_args(hints[field.name]) or (None,))[0]
+        first, *others = typing.get_args(hints[field.name]) or (None,)
         item = first if dataclasses.is_dataclass(first) else None
+        if item and type(None) in others:
+            found[field.name] = Row(field.name, item, field.metadata["knob"], None, section=True, optional=True)
+            continue
         found[field.name] = Row(field.name, hints[field.name], field.metadata["knob"], typing.cast("type | None", item))
     _ROWS[section] = found
     return found
@@ -184,7 +192,7 @@ def from_plain(kind: type[S], plain: Mapping[str, Any]) -> S:
     for name, row in table.items():
         value = plain[name]
         if row.section:
-            values[name] = from_plain(row.type, value)
+            values[name] = None if row.optional and value is None else from_plain(row.type, value)
             continue
         if not fits(row, value):
             raise ValueError(f"{kind.__name__}.{name}: must be {wanted(row)}; got {value!r}")
@@ -201,11 +209,15 @@ def explain(row: Row) -> str:
     """One sentence and what the value may be: the comment above a knob and its entry in the manual."""
     if row.section:
         return row.knob.sentence
-    return f"{row.knob.sentence} [{wanted(row)}]"
+    usual = "; " + ", ".join(f"{profile} {show(value)}" for profile, value in row.knob.profiles.items()) if row.knob.profiles else ""
+    return f"{row.knob.sentence} [{wanted(row)}{usual}]"
 
 
 def render(section: Any, indent: str = "") -> Iterator[str]:
-    """Lines of YAML for a section, each knob under its comment, each section of it after an empty line."""
+    """Lines of YAML for a section, each knob under its comment, each section of it after an empty line.
+
+    A knob that has what its profile gives is commented out: written down, it would stay so whatever the profile is.
+    """
     for name, row in rows(type(section)).items():
         value = getattr(section, name)
         if not indent:
@@ -215,7 +227,8 @@ def render(section: Any, indent: str = "") -> Iterator[str]:
             yield f"{indent}{name}:"
             yield from render(value, indent + "  ")
         elif not row.item or not value:
-            yield f"{indent}{name}: {show(value)}"
+            profiles = row.knob.profiles
+            yield f"{indent}{'# ' if profiles and value == profiles[section.profile] else ''}{name}: {show(value)}"
         else:
             yield f"{indent}{name}:"
             for number, item in enumerate(value):
@@ -225,9 +238,14 @@ def render(section: Any, indent: str = "") -> Iterator[str]:
 def _entry(item: Any, indent: str, *, commented: bool) -> Iterator[str]:
     lead = f"{indent}- "
     for name, row in rows(type(item)).items():
+        value = getattr(item, name)
         if commented:
             yield from _comment(explain(row), indent if "-" in lead else lead)
-        yield f"{lead}{name}: {show(getattr(item, name))}"
+        if row.section:  # never the first of an entry
+            yield f"{lead}{name}:" if value else f"{lead}# {name}:"
+            yield from (f"{lead}  {inner}: {show(getattr(value, inner))}" for inner in (rows(row.type) if value else ()))
+        else:
+            yield f"{lead}{name}: {show(value)}"
         lead = f"{indent}  "
 
 

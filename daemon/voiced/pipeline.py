@@ -21,6 +21,7 @@ from .events import (
     Cancel,
     CloseTurn,
     Confirmed,
+    DropRewrite,
     Endpoint,
     Event,
     Final,
@@ -30,14 +31,17 @@ from .events import (
     Order,
     Rewrite,
     Rewritten,
+    ScoreTurn,
     Shutdown,
     SpeechProbability,
     Trigger,
+    TurnScore,
     WakeRefused,
     Words,
 )
 from .stages.wake import Phrase, Verifier
-from .turn import State, TurnMachine, TurnRules
+from .states import State
+from .turn import TurnMachine, TurnRules
 from .units import RATE, to_samples
 
 RING_SECONDS = 60
@@ -51,6 +55,10 @@ class TransducerStage(Protocol):
     def reset(self) -> None: ...
 
 
+class TurnDetectorStage(Protocol):
+    def step(self, samples: Samples) -> float: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Rules:
     """How the scribe decides: all of it that a reload may change."""
@@ -59,6 +67,8 @@ class Rules:
     verifier: Verifier
     refractory_ms: float
     audio_lost_ms: float
+    turn_detector: TurnDetectorStage | None = None
+    """Asked where `turn.turn_detector`."""
 
 
 class Scribe:
@@ -66,6 +76,7 @@ class Scribe:
 
     rewrite   gives a turn's sound to the second pass: its answer, or None where it comes later by `answer`
     rest      called with a sample when the VAD may sleep (Ears.rest)
+    drop      called with what nobody waits for any more
     triggered  (token, turn) of each Trigger that was taken, for whoever asked; the caller empties it
     """
 
@@ -77,11 +88,12 @@ class Scribe:
         rest: Callable[[int], None],
         rules: Rules,
         *,
+        drop: Callable[[DropRewrite], None] = lambda _: None,
         first_turn: int = 1,
         turn_step: int = 1,
     ) -> None:
         self.machine = TurnMachine(rules.turn, first_turn=first_turn, turn_step=turn_step)
-        self._ring, self._transducer, self._rewrite, self._rest = ring, transducer, rewrite, rest
+        self._ring, self._transducer, self._rewrite, self._rest, self._drop = ring, transducer, rewrite, rest, drop
         self._adopted: Rules | None = None  # they wait for the open turn's end
         self._use(rules)
         self.reset()
@@ -108,7 +120,9 @@ class Scribe:
 
     def statistics(self) -> dict[str, float]:
         """What its stages count, by `<stage>_<name>`. From any thread."""
-        return counts({"transducer": self._transducer, "verifier": self._rules.verifier})
+        rules = self._rules
+        stages = {"turns": self.machine, "transducer": self._transducer, "verifier": rules.verifier, "turn_detector": rules.turn_detector}
+        return counts(stages)
 
     def reset(self) -> None:
         self.machine.reset()
@@ -218,15 +232,19 @@ class Scribe:
                     self._windows.clear()
                 case CloseTurn(sample=sample, turn=turn, flush=flush):
                     if flush:
-                        todo.extend(self.machine.take(FirstPass(sample, turn, self._flush(sample))))
+                        todo.extend(self.machine.take(self._flush(sample, turn)))
                     self._transducer.reset()
                     self._fed = None
                 case Rewrite(first=first, last=last):
-                    held = self._ring.first
-                    sound = self._ring.read(max(first, held), max(held, min(last, self._ring.end)))
-                    answer = self._rewrite(item, sound)
+                    answer = self._rewrite(item, self._held(first, last))
                     if answer:
                         todo.extend(self.machine.take(answer))
+                case DropRewrite():
+                    self._drop(item)
+                case ScoreTurn(sample=sample, turn=turn, first=first, last=last):
+                    assert self._rules.turn_detector  # the machine asks for none where the rules have none
+                    probability = self._rules.turn_detector.step(self._held(first, last))
+                    todo.extend(self.machine.take(TurnScore(sample, turn, last, probability)))
                 case Endpoint():
                     self._measured[item.turn] = self._since(item.speech_end)
                     out.append(item)
@@ -235,13 +253,19 @@ class Scribe:
                 case _:
                     out.append(item)
 
-    def _flush(self, sample: int) -> str:
+    def _held(self, first: int, last: int) -> Samples:
+        """What the ring still has of [first, last)."""
+        held = self._ring.first
+        return self._ring.read(max(first, held), max(held, min(last, self._ring.end)))
+
+    def _flush(self, sample: int, turn: int) -> FirstPass:
         """The transducer's last words: the rest of the sound, then its tail."""
         if self._fed is None:
-            return ""
+            return FirstPass(sample, turn, "")
         if self._fed < sample:
             self._transducer.step(self._ring.read(max(self._fed, self._ring.first), sample))
-        return self._transducer.finish().text
+        words = self._transducer.finish()
+        return FirstPass(sample, turn, words.text, words.last_word, words.word_first, words.confidence)
 
     def _since(self, speech_end: int) -> dict[str, float]:
         """Measured times at an endpoint: since the end of speech arrived, and what the transducer computed in the turn."""

@@ -71,7 +71,7 @@ def _rewrite_turns(link: wire.Link) -> int:
             return 0
         assert message is not None
         sound = np.frombuffer(wire.shared(message.fds[0]), np.int16)
-        answer = assembly.answer(stage, message.body["sample"], message.body["turn"], sound)
+        answer = assembly.answer(stage, message.body["sample"], message.body["turn"], message.body["attempt"], sound)
         link.send({"rewritten": encode(answer), "lane": message.body["lane"]})
         stage.reset()
 

@@ -33,6 +33,7 @@ the model in memory, and a new one would begin by loading it."""
 class _Request:
     lane: str
     turn: int
+    attempt: int
     sample: int
     fd: int
     """The turn's sound (wire.share); ours until it is answered."""
@@ -102,9 +103,9 @@ class Rewriter:
     def children(self) -> list[Child]:
         return [self._child] if self._child else []
 
-    def ask(self, lane: str, turn: int, sample: int, fd: int) -> None:
+    def ask(self, lane: str, turn: int, attempt: int, sample: int, fd: int) -> None:
         """Takes over `fd`."""
-        request = _Request(lane, turn, sample, fd)
+        request = _Request(lane, turn, attempt, sample, fd)
         if not self._wanted:
             self._answer(request, "there is no second pass")
             return
@@ -130,7 +131,7 @@ class Rewriter:
         if self._running or not self._waiting or not self.ready or self._child is None:
             return
         request = self._running = self._waiting.popleft()
-        body = {"lane": request.lane, "turn": request.turn, "sample": request.sample}
+        body = {"lane": request.lane, "turn": request.turn, "attempt": request.attempt, "sample": request.sample}
         if not self._child.send(body, (request.fd,)):
             self._child.kill()  # it has one request at a time: a full socket means that it does not read
         self._later(self._hung_s, lambda: self._end_hung(request))
@@ -143,7 +144,7 @@ class Rewriter:
 
     def _answer(self, request: _Request, failure: str) -> None:
         os.close(request.fd)
-        self._answered(request.lane, Rewritten(request.sample, request.turn, "", failure))
+        self._answered(request.lane, Rewritten(request.sample, request.turn, request.attempt, "", failure))
 
     def _said(self, child: Child, message: wire.Message) -> None:
         match message.body:

@@ -115,7 +115,7 @@ class Lane:
         self._rows: list[PlacementRow] = []
         self._ears: Ears
         self._scribe: Scribe
-        self._deadlines: OrderedDict[int, tuple[float, int]] = OrderedDict()  # by turn: when, and the sample it was asked at
+        self._deadlines: OrderedDict[int, tuple[float, Rewrite]] = OrderedDict()  # by turn
         self._deadline_s = self._settings.second_pass.deadline_ms / 1000
         self._state = "asleep"  # the one that main was told
 
@@ -244,6 +244,7 @@ class Lane:
             self._say,
             self._rewrite,
             self._ears.rest,
+            lane=self._lane.name,
             first_turn=self._job["first_turn"],
             turn_step=self._job["turn_step"],
         )
@@ -285,12 +286,13 @@ class Lane:
     def _rewrite(self, order: Rewrite, sound: Samples) -> Rewritten | None:
         fd = wire.share(sound.tobytes())
         try:
-            sent = self._link.send({"rewrite": order.turn, "sample": order.sample}, (fd,))
+            sent = self._link.send({"rewrite": order.turn, "attempt": order.attempt, "sample": order.sample}, (fd,))
         finally:
             os.close(fd)
         if not sent:
-            return Rewritten(order.sample, order.turn, "", "the second pass cannot be reached")
-        self._deadlines[order.turn] = time.monotonic() + self._deadline_s, order.sample
+            return Rewritten(order.sample, order.turn, order.attempt, "", "the second pass cannot be reached")
+        self._deadlines.pop(order.turn, None)  # a newer attempt is the only one, and waits longest
+        self._deadlines[order.turn] = time.monotonic() + self._deadline_s, order
         return None
 
     def _patience(self) -> float | None:
@@ -298,8 +300,9 @@ class Lane:
 
     def _expire(self) -> None:
         while self._deadlines and self._patience() == 0:
-            turn, (_, sample) = self._deadlines.popitem(last=False)
-            self._publish(self._scribe.answer(Rewritten(sample, turn, "", "the second pass was late")), time.monotonic_ns())
+            _, (_, order) = self._deadlines.popitem(last=False)
+            late = Rewritten(order.sample, order.turn, order.attempt, "", "the second pass was late")
+            self._publish(self._scribe.answer(late), time.monotonic_ns())
 
     # ── the line to the main process ───────────────────────────────────────────────────────────────────────────────────
 
@@ -310,7 +313,7 @@ class Lane:
         """Builds what the settings want, in a thread of its own: the ears go on meanwhile, and so does the line to the main process."""
         try:
             spotting = assembly.spotting(settings, self._library, self._say, self._ears.spotting)
-            rules = assembly.rules(settings, self._library, self._say, self._scribe.rules)
+            rules = assembly.rules(settings, self._library, self._say, self._scribe.rules, lane=self._lane.name)
         except VoicedError as error:
             self._link.send({"unfit": str(error)})
         except Exception as error:

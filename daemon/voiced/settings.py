@@ -11,8 +11,8 @@ from __future__ import annotations
 import os
 import stat
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from . import knobs
 from .boards import Board, board, spell
 from .errors import ConfigError
 from .knobs import knob
-from .units import HARD_CAP_MS
+from .profiles import EndpointSettings, contradictions, inherit, sources
 
 _NAME = r"[A-Za-z0-9_-]{1,64}"
 _NAME_FORM = "a name of letters, digits, _ and -"
@@ -71,6 +71,7 @@ class LaneSettings:
     channel: str = knob(
         "auto", "Channel of the device.", pattern=r"auto|mix|[0-9]{1,3}", form="auto (the loudest live one), mix, or a number from 0"
     )
+    endpoint: EndpointSettings | None = knob(None, "Knobs of the section endpoint, its profile too, for this lane alone.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,25 +136,11 @@ class TransducerSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class EndpointSettings:
-    """When a turn ends"""
-
-    token_threshold: float = knob(
-        -3.0, "Log-probability that an end token must have to count.", low=-30, high=0, unit="natural logarithm", live=True
-    )
-    token_silence_ms: float = knob(100.0, "Silence that must go with an end token.", low=0, high=5000, live=True)
-    silence_ms: float = knob(700.0, "Silence after speech that ends a turn without a token.", low=100, high=10_000, live=True)
-    no_text_ms: float = knob(1000.0, "The same, while no word has been recognised.", low=100, high=10_000, live=True)
-    no_speech_ms: float = knob(5000.0, "A turn in which nobody speaks ends after so long.", low=500, high=HARD_CAP_MS, live=True)
-    too_long_ms: float = knob(15_000.0, "No turn is longer.", low=1000, high=HARD_CAP_MS, live=True)
-    audio_lost_ms: float = knob(250.0, "A turn that loses so much sound at once ends.", low=0, high=5000, live=True)
-
-
-@dataclass(frozen=True, slots=True)
 class SecondPassSettings:
     """The second pass, which rewrites a finished turn"""
 
     enabled: bool = knob(True, "Rewrite finished turns with the second-pass model.", live=True)
+    speculative: bool = knob(True, "Begin at the first sign of an end, and again if the speaker goes on.", live=True)
     deadline_ms: float = knob(3000.0, "The first pass's text is final when the second is not done by then.", low=50, high=60_000, live=True)
     threads: int = knob(1, "Threads of its model.", low=1, high=64)
     lead_pad_ms: float = knob(100.0, "Sound kept before the first speech.", low=0, high=2000, live=True)
@@ -209,9 +196,16 @@ def roles(settings: Settings) -> dict[str, str]:
     if settings.wake.phrases:
         wanted["wake embedding"] = models.wake_embedding
     wanted |= {f"wake phrase {phrase.phrase}": phrase.phrase for phrase in settings.wake.phrases}
+    for detector in sorted({endpoint_of(settings, lane.name).turn_detector for lane in settings.lanes} - {"off"}):
+        wanted["turn detector"] = detector
     if has_second_pass(settings):
         wanted["second pass"] = models.second_pass
     return wanted
+
+
+def endpoint_of(settings: Settings, lane: str) -> EndpointSettings:
+    """The knobs by which that lane's turns end; "" for a lane that is in no file."""
+    return next((entry.endpoint for entry in settings.lanes if entry.name == lane), None) or settings.endpoint
 
 
 def has_second_pass(settings: Settings) -> bool:
@@ -251,9 +245,9 @@ def _capture_waits(s: Settings) -> Iterator[Broken]:
 
 
 def _endpoint_order(s: Settings) -> Iterator[Broken]:
-    for shorter, longer in (("token_silence_ms", "silence_ms"), ("silence_ms", "too_long_ms"), ("no_speech_ms", "too_long_ms")):
-        if getattr(s.endpoint, shorter) > getattr(s.endpoint, longer):
-            yield (f"endpoint.{shorter}", f"endpoint.{longer}"), f"endpoint.{shorter} must be at most endpoint.{longer}"
+    for section, endpoint in [("endpoint", s.endpoint), *((f"lanes[{at}].endpoint", lane.endpoint) for at, lane in enumerate(s.lanes))]:
+        for shorter, longer in contradictions(endpoint) if endpoint else ():
+            yield (f"{section}.{shorter}", f"{section}.{longer}"), f"{section}.{shorter} must be at most {section}.{longer}"
 
 
 def _names_once(s: Settings) -> Iterator[Broken]:
@@ -389,11 +383,11 @@ def parse(text: str, name: str, on: str = "") -> Settings:
 
     node, mistakes = compose(text)
     reader = Reader(mistakes)
-    settings = reader.section(Settings, node)
+    settings = inherited(reader.section(Settings, node), reader.lines)
     wrong = {mistake.key for mistake in mistakes}
     broken = [item for rule in RULES for item in rule(settings)]
     for keys, must in broken + check_board(settings, board(on or settings.placement.board)):
-        if wrong & set(keys):  # its default stands in for a wrong value: the rule would complain of what nobody wrote
+        if wrong & {source for key in keys for source in sources(key)}:  # a default stands in for a wrong value: nobody wrote what is seen
             continue
         written = [key for key in keys if key in reader.lines] or list(keys[:1])
         got = ", ".join(f"{knobs.show(_look_up(settings, key))}" for key in keys)
@@ -402,6 +396,14 @@ def parse(text: str, name: str, on: str = "") -> Settings:
     if mistakes:
         raise _all(mistakes, name)
     return settings
+
+
+def inherited(found: Settings, written: Collection[str]) -> Settings:
+    """What a file leaves to a profile, or for a lane to the file's own section, filled in; `written`: the keys that it has."""
+    endpoint, of_lanes = inherit(found.endpoint, [lane.endpoint for lane in found.lanes], written)
+    return replace(
+        found, endpoint=endpoint, lanes=tuple(replace(lane, endpoint=own) for lane, own in zip(found.lanes, of_lanes, strict=True))
+    )
 
 
 def _all(mistakes: list[Any], name: str) -> ConfigError:

@@ -163,8 +163,8 @@ class Supervisor:
             case {"state": state}:
                 lane.state = state
                 self._publisher.tell_lane(lane)
-            case {"rewrite": turn, "sample": sample}:
-                self._rewriter.ask(child.name, turn, sample, message.fds[0])
+            case {"rewrite": turn, "attempt": attempt, "sample": sample}:
+                self._rewriter.ask(child.name, turn, attempt, sample, message.fds[0])
             case {"adopted": revision}:
                 child.loading = ""
                 if revision == lane.revision:

@@ -1,35 +1,39 @@
-"""The turn: one table from (state, cue) to state, and the machine that follows it.
+"""The turn: the machine that follows the table of states.py.
 
 What lives here: what a fact means for the turn that is open, and for those whose final is still pending. What must not:
 threads, clocks, files, models: facts go in, events and orders come out, and the same facts give the same answer.
 
 The second pass is not a state: the machine sleeps again as soon as a turn closes, so the next wake phrase is never missed,
-and the rewrite goes on under the turn's id.
+and the rewrite goes on under the turn's id. It begins before that, at the first sign of an end (LikelyEnd), and is dropped if the
+speaker goes on. Which attempt counts follows from sound and words alone: when an answer comes moves the final, never its text.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from enum import Enum
+from collections import Counter
+from dataclasses import dataclass, fields, replace
 
-from .endpoint import Counts, Endpointer
+from .endpoint import SCORE_MARKS_MS, Counts, Decision, Endpointer
 from .events import (
     AudioLost,
     Cancel,
     CloseReason,
     CloseTurn,
     Confirmed,
+    DropRewrite,
     Endpoint,
     Event,
     Fact,
     Final,
     FirstPass,
+    LikelyEnd,
     OpenTurn,
     Order,
     Partial,
+    Resumed,
     Rewrite,
     Rewritten,
+    ScoreTurn,
     Shutdown,
     SpeechProbability,
     SpeechStarted,
@@ -37,130 +41,80 @@ from .events import (
     TextSource,
     Trigger,
     TurnClosed,
+    TurnScore,
     Wake,
     Words,
 )
 from .segments import Hysteresis
+from .states import Cue, State, next_state
 from .units import to_samples
+from .wording import Stable, ends_open
 
 PHRASE_TAIL_MS = 300
 """A burst of speech that was already going on when the turn began is the wake phrase's own tail until it has lasted this
 long: the phrase's end is known to about 200 ms, and a VAD lets go some 100 ms later."""
 
+WORD_LATE_MS = 80
+"""A recognizer may say a word so long after its sound; one that stands further beyond what was heard is a new one. Over 120 recordings
+starter-en said its last piece 220 ms before the end of speech at the median, and in 98 of 100 at most 150 ms after it."""
 
-class State(Enum):
-    ASLEEP = "asleep"
-    AWAKE = "awake"
-    HEARING = "hearing"
-    TRAILING = "trailing"
-
-
-class Cue(Enum):
-    """What moves the machine."""
-
-    WAKE = "wake"
-    SPEECH = "speech"
-    SILENCE = "silence"
-    CLOSED = "closed"
+ATTEMPTS_LIMIT = 8
+"""Rewrites that a turn may ask for before it closes: more pauses than a command has, and a dictation of half a minute decodes its
+own length eight times at the most. Later signs are told all the same."""
 
 
-TABLE: Mapping[tuple[State, Cue], State] = {
-    (State.ASLEEP, Cue.WAKE): State.AWAKE,
-    (State.AWAKE, Cue.SPEECH): State.HEARING,
-    (State.HEARING, Cue.SILENCE): State.TRAILING,
-    (State.TRAILING, Cue.SPEECH): State.HEARING,
-    (State.AWAKE, Cue.CLOSED): State.ASLEEP,
-    (State.HEARING, Cue.CLOSED): State.ASLEEP,
-    (State.TRAILING, Cue.CLOSED): State.ASLEEP,
-    # ignored, on purpose: a phrase or a trigger inside a turn belongs to the turn
-    (State.AWAKE, Cue.WAKE): State.AWAKE,
-    (State.HEARING, Cue.WAKE): State.HEARING,
-    (State.TRAILING, Cue.WAKE): State.TRAILING,
-    # ignored, on purpose: Stop, Cancel or lost audio where no turn is open
-    (State.ASLEEP, Cue.CLOSED): State.ASLEEP,
-}
+@dataclass(slots=True)
+class _Likely:
+    """A likely end that nothing has taken back: the sound before `last` is all of the turn, and `attempt` (0: none) rewrites it."""
+
+    last: int
+    attempt: int
+    answer: Rewritten | None = None
 
 
-def next_state(state: State, cue: Cue) -> State:
-    """The table's row; ValueError for a pair that it does not have."""
-    try:
-        return TABLE[state, cue]
-    except KeyError:
-        raise ValueError(f"no transition from {state.value} on {cue.value}") from None
+@dataclass(frozen=True, slots=True)
+class _Closing:
+    """Where and why a turn closed."""
 
-
-_LINES = " ╵╶└╷│┌├╴┘─┴┐┤┬┼"
-"""Box-drawing characters by the sides that a line leaves them on, added up."""
-_UP, _RIGHT, _DOWN, _LEFT = 1, 2, 4, 8
-
-
-def diagram() -> str:
-    """The table as a picture, for the README: a turn's way from left to right, the ways back below it, what is ignored last."""
-    state = State.ASLEEP
-    top, place = state.value, {state: 0}
-    onward = set()
-    for cue in (Cue.WAKE, Cue.SPEECH, Cue.SILENCE):
-        onward.add((state, cue))
-        state = TABLE[state, cue]
-        top += f" ──{cue.value}──▶ "
-        place[state] = len(top)
-        top += state.value
-    back: dict[tuple[State, Cue], list[State]] = {}  # (where to, on what): where from
-    for (state, cue), after in TABLE.items():
-        if state is not after and (state, cue) not in onward:
-            back.setdefault((after, cue), []).append(state)
-    rows = sorted(back.items(), key=lambda row: -place[row[0][0]])  # the shortest way back is the nearest, so that none cross
-    sides = [[0] * len(top) for _ in range(len(rows) + 1)]
-    for depth, ((after, _), states) in enumerate(rows, 1):
-        arrives, leave = place[after] + len(after.value) - 2, [place[state] + 1 for state in states]
-        for column in (arrives, *leave):
-            for above in range(depth):
-                sides[above][column] |= _UP | _DOWN
-            sides[depth][column] |= _UP
-        for column in range(arrives, max(leave)):
-            sides[depth][column] |= _RIGHT
-            sides[depth][column + 1] |= _LEFT
-    picture = [[_LINES[there] for there in row] for row in sides]
-    for depth, ((after, cue), _) in enumerate(rows, 1):
-        arrives = place[after] + len(after.value) - 2
-        picture[0][arrives] = "▲"
-        picture[depth][arrives + 3 : arrives + 3 + len(cue.value)] = cue.value
-    ignored = ", ".join(f"{cue.value} while {state.value}" for (state, cue), after in TABLE.items() if state is after)
-    return "\n".join([top, *("".join(row).rstrip() for row in picture), "", f"ignored: {ignored}"])
+    last: int
+    reason: CloseReason
+    decision: Decision
 
 
 @dataclass(slots=True)
 class _Turn:
-    """The open turn. Positions in samples."""
+    """A turn until its final is out. Positions in samples.
+
+    run           where the burst of speech began that is going on
+    attempts      rewrites asked for so far
+    marks, score  a turn detector's questions in the silence that goes on, and its last answer
+    asked         the attempt whose answer is the final; 0 before that is known
+    """
 
     id: int
     first: int
-    text: str = ""
-    token: int | None = None
-    token_log_probability: float = 0.0
-    run: int | None = None  # where the burst of speech began that is going on
+    words: Words
+    stable: Stable
+    run: int | None = None
     speech_first: int | None = None
     speech_end: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Pending:
-    """A closed turn whose final is not out."""
-
-    first: int
-    last: int
-    speech_first: int | None
-    speech_end: int | None
-    reason: CloseReason
-    text: str = ""
+    likely: _Likely | None = None
+    attempts: int = 0
+    marks: int = 0
+    score: float | None = None
+    closing: _Closing | None = None
+    asked: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class TurnRules:
     """How a turn is judged: all of the machine that a reload may change.
 
-    end_token    an end token counts
-    second_pass  finished turns are rewritten
+    end_token      an end token counts
+    open_ends      an English text that ends open is waited for
+    turn_detector  there is one to be asked
+    second_pass    finished turns are rewritten
+    speculative    from the first sign of an end on
     """
 
     endpointer: Endpointer
@@ -171,14 +125,33 @@ class TurnRules:
     lead_pad_ms: float
     tail_pad_ms: float
     end_token: bool
+    open_ends: bool
+    turn_detector: bool
     second_pass: bool
+    speculative: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TurnStatistics:
+    turns: int
+    likely_ends: int
+    resumed: int
+    """Likely ends after which the speaker went on."""
+    rewrites: int
+    speculated: int
+    """Finals whose rewrite had begun before their turn closed."""
+    wasted: int
+    """Rewrites that were dropped."""
+    flicker: int
+    """Times that a first pass took back what a partial had called stable."""
 
 
 class TurnMachine:
     """Feed it facts in the order of their samples; it gives events to publish and orders to obey, in order."""
 
     def __init__(self, rules: TurnRules, *, first_turn: int = 1, turn_step: int = 1) -> None:
-        self._phrase_tail = to_samples(PHRASE_TAIL_MS)
+        self._phrase_tail, self._word_late = to_samples(PHRASE_TAIL_MS), to_samples(WORD_LATE_MS)
+        self._marks = tuple(to_samples(mark) for mark in SCORE_MARKS_MS)
         self._first_turn, self._turn_step = first_turn, turn_step
         self._turn: _Turn | None = None
         self.adopt(rules)
@@ -188,22 +161,21 @@ class TurnMachine:
         """Judges the next turn by these rules; ValueError while one is open, which goes on as it began. What is pending stays."""
         if self._turn is not None:
             raise ValueError(f"rules change between turns; turn {self._turn.id} is open")
-        self._endpointer = rules.endpointer
+        self._rules, self._endpointer = rules, rules.endpointer
         self._gate = Hysteresis(rules.vad_on, rules.vad_off)
-        self._vad_hop = rules.vad_hop
         self._min_speech = to_samples(rules.min_speech_ms)
         self._lead_pad, self._tail_pad = to_samples(rules.lead_pad_ms), to_samples(rules.tail_pad_ms)
-        self._end_token, self._second_pass = rules.end_token, rules.second_pass
 
     def reset(self) -> None:
         self._next_turn = self._first_turn
+        self._tally: Counter[str] = Counter()
         self.next_source()
 
     def next_source(self) -> None:
         """Asleep, and positions begin anew; turn ids go on. What was open or pending is forgotten."""
         self.state = State.ASLEEP
         self._turn = None
-        self._pending: dict[int, _Pending] = {}
+        self._pending: dict[int, _Turn] = {}
         self._now = 0
         self._heard = 0
 
@@ -217,6 +189,9 @@ class TurnMachine:
         """Turns that closed and whose final is not out yet."""
         return tuple(self._pending)
 
+    def statistics(self) -> TurnStatistics:
+        return TurnStatistics(**{item.name: self._tally[item.name] for item in fields(TurnStatistics)})
+
     def take(self, fact: Fact) -> list[Event | Order]:
         self._now = max(self._now, fact.sample)
         match fact:
@@ -228,6 +203,8 @@ class TurnMachine:
                 return self._vad(fact)
             case Words():
                 return self._words(fact)
+            case TurnScore():
+                return self._scored(fact)
             case FirstPass():
                 return self._first_pass(fact)
             case Rewritten():
@@ -240,17 +217,20 @@ class TurnMachine:
                 return self._close(CloseReason.AUDIO_LOST)
             case Shutdown():
                 done = self._close(CloseReason.SHUTDOWN)
-                for turn in [turn for turn, pending in self._pending.items() if pending.text]:
-                    done += self._rewritten(Rewritten(fact.sample, turn, "", "shutting down"))
+                for turn in [turn for turn in self._pending.values() if turn.asked]:
+                    done += self._finish(turn, "", "shutting down")
                 return done
+
+    # ── the open turn ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _open(self, phrase: str, first: int, score: float, verdict: str, scores: dict[str, float]) -> list[Event | Order]:
         asleep = self.state is State.ASLEEP
         self.state = next_state(self.state, Cue.WAKE)
         if not asleep:
             return []
-        turn = _Turn(self._next_turn, first)
+        turn = _Turn(self._next_turn, first, Words(first, ""), Stable())
         self._next_turn += self._turn_step
+        self._tally["turns"] += 1
         self._turn = turn
         self._gate.reset()
         self._heard = first
@@ -266,9 +246,9 @@ class TurnMachine:
             turn.run = None
             if self.state is State.HEARING:
                 self.state = next_state(self.state, Cue.SILENCE)
-            return self._decide()
+            return self._decide(turn)
         if turn.run is None:
-            turn.run = fact.sample - self._vad_hop
+            turn.run = fact.sample - self._rules.vad_hop
         needed = self._phrase_tail if turn.run <= turn.first else self._min_speech
         if fact.sample - max(turn.run, turn.first) >= needed:
             if self.state is not State.HEARING:
@@ -277,71 +257,165 @@ class TurnMachine:
                 turn.speech_first = max(turn.run, turn.first)
                 done.append(SpeechStarted(fact.sample, turn.id))
             turn.speech_end = fact.sample
-        return done + self._decide()
+            turn.marks, turn.score = 0, None
+            done += self._resume(turn)
+        return done + self._decide(turn)
 
     def _words(self, fact: Words) -> list[Event | Order]:
         turn = self._turn
         if turn is None:
             return []
-        changed = fact.text != turn.text
-        turn.text, turn.token, turn.token_log_probability = fact.text, fact.end_token if self._end_token else None, fact.log_probability
-        done: list[Event | Order] = [Partial(fact.sample, turn.id, fact.text)] if changed else []
-        return done + self._decide()
+        before, turn.words = turn.words, fact if self._rules.end_token else replace(fact, end_token=None)
+        done: list[Event | Order] = []
+        if fact.text != before.text:
+            turn.stable = turn.stable.then(before.text, fact.text)
+            done = [Partial(fact.sample, turn.id, fact.text, turn.stable.length, fact.heard), *self._resume(turn)]
+        return done + self._decide(turn)
 
-    def _decide(self) -> list[Event | Order]:
+    def _scored(self, fact: TurnScore) -> list[Event | Order]:
         turn = self._turn
-        assert turn is not None
-        silence = None if turn.speech_end is None else 0 if self._gate.speaking else self._now - turn.speech_end
-        token = turn.token
-        reason = self._endpointer.decide(
-            Counts(
-                since_start=self._now - turn.first,
-                since_speech=silence,
-                speaking=self._gate.speaking,
-                has_text=bool(turn.text),
-                since_token=None if token is None else self._now - token,
-                speech_after_token=0 if token is None or turn.speech_end is None else max(0, turn.speech_end - token),
-                token_log_probability=turn.token_log_probability,
-            )
-        )
-        return self._close(reason) if reason else []
+        if turn is None or turn.id != fact.turn or not turn.marks or (turn.speech_end or 0) > fact.last:
+            return []  # the speaker went on meanwhile
+        turn.score = fact.probability
+        return self._decide(turn)
 
-    def _close(self, reason: CloseReason) -> list[Event | Order]:
+    def _decide(self, turn: _Turn) -> list[Event | Order]:
+        counts = self._counts(turn)
+        decision = self._endpointer.decide(counts)
+        if decision.reason:
+            return self._close(decision.reason, decision)
+        return self._foresee(turn, counts) + self._ask_detector(turn, counts)
+
+    def _counts(self, turn: _Turn) -> Counts:
+        words, end, token = turn.words, turn.speech_end, turn.words.end_token
+        return Counts(
+            since_start=self._now - turn.first,
+            since_speech=None if end is None else 0 if self._gate.speaking else self._now - end,
+            speaking=self._gate.speaking,
+            speech=0 if end is None or turn.speech_first is None else end - turn.speech_first,
+            words=len(words.text.split()),
+            ends_open=self._rules.open_ends and ends_open(words.text),
+            since_token=None if token is None else self._now - token,
+            speech_after_token=0 if token is None or end is None else max(0, end - token),
+            token_log_probability=words.log_probability,
+            turn_score=turn.score,
+        )
+
+    def _ask_detector(self, turn: _Turn, counts: Counts) -> list[Event | Order]:
+        silence = counts.since_speech or 0
+        passed = sum(silence >= mark for mark in self._marks) if self._rules.turn_detector and not counts.speaking else 0
+        if passed <= turn.marks:
+            return []
+        turn.marks = passed
+        return [ScoreTurn(self._now, turn.id, turn.first, self._now)]
+
+    # ── the rewrite before the end ─────────────────────────────────────────────────────────────────────────────────────
+
+    def _foresee(self, turn: _Turn, counts: Counts) -> list[Event | Order]:
+        """At the first sign of an end: tells it, and begins to rewrite what was heard so far."""
+        sign = None if turn.likely else self._endpointer.first_sign(counts)
+        if sign is None:
+            return []
+        self._tally["likely_ends"] += 1
+        told: list[Event | Order] = [LikelyEnd(self._now, turn.id, sign)]
+        if self._rules.second_pass and self._rules.speculative and turn.attempts < ATTEMPTS_LIMIT:
+            order = self._rewrite(turn, self._now)
+            turn.likely = _Likely(order.last, order.attempt)
+            return [*told, order]
+        turn.likely = _Likely(self._now, 0)
+        return told
+
+    def _rewrite(self, turn: _Turn, now: int) -> Rewrite:
+        """Only the speech and a margin: silence costs time and tempts an encoder-decoder to invent words."""
+        turn.attempts += 1
+        self._tally["rewrites"] += 1
+        first = turn.first if turn.speech_first is None else max(turn.first, turn.speech_first - self._lead_pad)
+        # a word may be too soft for the VAD
+        last = now if turn.speech_end is None else min(now, max(turn.speech_end, turn.words.last_word or 0) + self._tail_pad)
+        return Rewrite(self._now, turn.id, turn.attempts, first, last)
+
+    def _holds(self, turn: _Turn, likely: _Likely) -> bool:
+        """Neither speech nor a word of the first pass follows it. Words come late: a text that changes is no word that follows."""
+        return (turn.speech_end or 0) <= likely.last and (turn.words.last_word or 0) <= likely.last + self._word_late
+
+    def _resume(self, turn: _Turn) -> list[Event | Order]:
+        if turn.likely is None or self._holds(turn, turn.likely):
+            return []
+        self._tally["resumed"] += 1
+        return [Resumed(self._now, turn.id), *self._drop(turn)]
+
+    def _drop(self, turn: _Turn) -> list[Event | Order]:
+        likely, turn.likely = turn.likely, None
+        if likely is None or not likely.attempt:
+            return []
+        self._tally["wasted"] += 1
+        return [DropRewrite(self._now, turn.id, likely.attempt)]
+
+    # ── the end ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _close(self, reason: CloseReason, decision: Decision | None = None) -> list[Event | Order]:
         self.state = next_state(self.state, Cue.CLOSED)
         turn, self._turn = self._turn, None
         if turn is None:
             return []
         last = max(self._now, turn.first)
         if reason in (CloseReason.CANCELLED, CloseReason.NO_SPEECH):
-            return [CloseTurn(self._now, turn.id, flush=False), TurnClosed(self._now, turn.id, reason, turn.first, last)]
-        self._pending[turn.id] = _Pending(turn.first, last, turn.speech_first, turn.speech_end, reason)
+            told = TurnClosed(self._now, turn.id, reason, turn.first, last)
+            return [*self._drop(turn), CloseTurn(self._now, turn.id, flush=False), told]
+        if turn.run is not None and turn.run > turn.first:  # closed from outside in the middle of a word: it belongs to the turn
+            turn.speech_first = turn.run if turn.speech_first is None else turn.speech_first
+            turn.speech_end = last
+        turn.closing = _Closing(last, reason, decision or Decision(reason, "", {}))
+        self._pending[turn.id] = turn
         return [CloseTurn(self._now, turn.id, flush=True)]
 
     def _first_pass(self, fact: FirstPass) -> list[Event | Order]:
-        was = self._pending.pop(fact.turn)
+        turn = self._pending[fact.turn]
+        closing = turn.closing
+        assert closing is not None
         if not fact.text:
-            return [TurnClosed(self._now, fact.turn, was.reason, was.first, was.last)]
-        # the flush may give a word that no partial had
-        reason = CloseReason.SILENCE if was.reason is CloseReason.NO_TEXT else was.reason
-        now = _Pending(was.first, was.last, was.speech_first, was.speech_end, reason, fact.text)
-        self._pending[fact.turn] = now
-        speech_end = was.last if was.speech_end is None else was.speech_end
-        done: list[Event | Order] = [Endpoint(self._now, fact.turn, reason, speech_end, fact.text)]
-        if not self._second_pass or reason is CloseReason.SHUTDOWN:
-            note = "shutting down" if self._second_pass else "no second pass"
-            return done + self._rewritten(Rewritten(self._now, fact.turn, "", note))
-        # only the speech and a margin: silence costs time and tempts an encoder-decoder to invent words
-        first = was.first if was.speech_first is None else max(was.first, was.speech_first - self._lead_pad)
-        last = min(was.last, speech_end + self._tail_pad)
-        return [*done, Rewrite(self._now, fact.turn, first, last)]
+            del self._pending[turn.id]
+            return [*self._drop(turn), TurnClosed(self._now, turn.id, closing.reason, turn.first, closing.last)]
+        if closing.reason is CloseReason.NO_TEXT:  # the flush may give a word that no partial had
+            turn.closing = closing = replace(closing, reason=CloseReason.SILENCE)
+        turn.stable = turn.stable.then(turn.words.text, fact.text)
+        self._tally["flicker"] += turn.stable.flicker
+        turn.words = Words(
+            self._now, fact.text, last_word=fact.last_word, heard=closing.last, word_first=fact.word_first, confidence=fact.confidence
+        )
+        speech_end = closing.last if turn.speech_end is None else turn.speech_end
+        told = Endpoint(self._now, turn.id, closing.reason, speech_end, fact.text, closing.decision.rule, dict(closing.decision.margins))
+        if not self._rules.second_pass or closing.reason is CloseReason.SHUTDOWN:
+            note = "shutting down" if self._rules.second_pass else "no second pass"
+            return [told, *self._drop(turn), *self._finish(turn, "", note)]
+        likely = turn.likely
+        if likely and likely.attempt and self._holds(turn, likely):
+            turn.asked = likely.attempt
+            self._tally["speculated"] += 1
+            return [told, *(self._rewritten(likely.answer) if likely.answer else ())]
+        dropped, order = self._drop(turn), self._rewrite(turn, closing.last)
+        turn.asked = order.attempt
+        return [told, *dropped, order]
 
     def _rewritten(self, fact: Rewritten) -> list[Event | Order]:
-        turn = self._pending.pop(fact.turn, None)
+        turn = self._turn if fact.turn == self.open_turn else self._pending.get(fact.turn)
         if turn is None:  # late: its final is out already
             return []
-        note = fact.failure or ("" if fact.text else "the second pass heard nothing")
-        text, source = (turn.text, TextSource.FIRST_PASS) if note else (fact.text, TextSource.SECOND_PASS)
+        if turn.asked == fact.attempt:
+            note = fact.failure or ("" if fact.text else "the second pass heard nothing")
+            return self._finish(turn, fact.text, note, fact.compute_ms)
+        if turn.likely and turn.likely.attempt == fact.attempt and not turn.likely.answer:
+            turn.likely.answer = fact
+        return []
+
+    def _finish(self, turn: _Turn, second: str, note: str, compute_ms: float = 0.0) -> list[Event | Order]:
+        del self._pending[turn.id]
+        closing, first = turn.closing, turn.words
+        assert closing is not None
+        text, source = (first.text, TextSource.FIRST_PASS) if note else (second, TextSource.SECOND_PASS)
+        measured = {"second_pass_ms": compute_ms} if compute_ms else {}
+        extra = (second, first.word_first, first.confidence, turn.asked, turn.stable.flicker)
         return [
-            Final(self._now, fact.turn, text, source, turn.text, note, {"second_pass_ms": fact.compute_ms} if fact.compute_ms else {}),
-            TurnClosed(self._now, fact.turn, turn.reason, turn.first, turn.last),
+            Final(self._now, turn.id, text, source, first.text, note, measured, *extra),
+            TurnClosed(self._now, turn.id, closing.reason, turn.first, closing.last),
         ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -11,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from voiced.audio import Samples
 from voiced.events import Words
-from voiced.stages.sherpa import Hypothesis
-from voiced.stages.transducer import END_TOKEN, Transducer, read
+from voiced.stages.transducer import END_TOKEN, Transducer, confidence, read
 
 MakeTransducer = Callable[..., Transducer]
 
@@ -172,17 +172,49 @@ def test_counts(new_transducer: MakeTransducer, sample: Samples) -> None:
     assert counted.chunks in {(LAST - FIRST + stage.latency) // 5120 + extra for extra in (-1, 0, 1)}
 
 
-def hypothesis_of(tokens: list[str]) -> Hypothesis:
-    return Hypothesis(tuple(tokens), tuple(0.04 * at for at in range(len(tokens))), (-1.0,) * len(tokens))
+TOKENS = st.lists(st.sampled_from(["▁turn", "▁on", "s", END_TOKEN, "▁"]), max_size=12)
 
 
-@given(st.lists(st.sampled_from(["▁turn", "▁on", "s", END_TOKEN, "▁"]), max_size=12))
+@given(TOKENS)
 def test_read_keeps_the_words_and_finds_the_first_token_after_the_last(tokens: list[str]) -> None:
-    text, at = read(hypothesis_of(tokens), END_TOKEN)
-    assert text == " ".join("".join(token for token in tokens if token != END_TOKEN).replace("▁", " ").split())
-    if at is None:
+    said = read(tokens, END_TOKEN)
+    assert said.text == " ".join("".join(token for token in tokens if token != END_TOKEN).replace("▁", " ").split())
+    if said.end_token is None:
         assert not tokens or tokens[-1] != END_TOKEN
     else:
-        assert set(tokens[at:]) == {END_TOKEN}
-        assert at == 0 or tokens[at - 1] != END_TOKEN
-    assert read(hypothesis_of(tokens), None)[1] is None
+        assert set(tokens[said.end_token :]) == {END_TOKEN}
+        assert said.end_token == 0 or tokens[said.end_token - 1] != END_TOKEN
+    assert read(tokens, None).end_token is None
+
+
+@given(TOKENS)
+def test_read_gives_each_word_the_piece_that_it_begins_with(tokens: list[str]) -> None:
+    said = read(tokens, END_TOKEN)
+    words = said.text.split()
+    assert len(said.words) == len(words)
+    assert list(said.words) == sorted(said.words)
+    assert all(word.startswith(tokens[at].replace("▁", "")) for word, at in zip(words, said.words, strict=True))
+    assert said.pieces == tuple(at for at, token in enumerate(tokens) if token != END_TOKEN)
+
+
+def test_words_carry_where_they_stand(turn: list[Words]) -> None:
+    for words in turn:
+        assert len(words.word_first) == len(words.text.split())
+        assert list(words.word_first) == sorted(words.word_first)
+        assert words.last_word is None or words.word_first[-1] <= words.last_word <= words.heard <= words.sample
+    last = turn[-1]
+    assert all(FIRST <= at < SPEECH_END + 400 * 16 for at in last.word_first)
+    assert last.heard == last.sample == LAST
+
+
+def test_what_is_heard_lags_by_chunk_and_look_ahead(turn: list[Words], transducer: Transducer) -> None:
+    for words in turn[:-1]:
+        assert (words.heard - FIRST) % 5120 == 0
+        assert 0 <= words.sample - words.heard <= transducer.latency + 512 + 400
+
+
+def test_confidence_is_the_geometric_mean_of_the_pieces(turn: list[Words]) -> None:
+    assert confidence([]) is None
+    assert confidence([math.log(0.5), math.log(0.125)]) == pytest.approx(0.25)
+    assert turn[-1].confidence is not None
+    assert 0 < turn[-1].confidence <= 1

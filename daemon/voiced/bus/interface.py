@@ -151,6 +151,8 @@ LANE = Interface(
         _event("NearMiss", "A score came near its threshold and went away again; turn is 0.", "s phrase"),
         _event("SpeechStarted", "The speaker has begun."),
         _event("Partial", "The text so far, which may still change.", "s text"),
+        _event("LikelyEnd", "The turn may be over: a client may begin its work.", "s why"),
+        _event("Resumed", "The speaker goes on after a LikelyEnd."),
         _event("Endpoint", "The speaker has finished; the first pass's text, the final is pending.", "s reason, t speech_end, s text"),
         _event("Final", "The text, which never changes; source is the pass it is from.", "s text, s source"),
         _event("TurnClosed", "The turn's last signal: why it closed and which positions it spans.", "s reason, t first, t last"),
@@ -226,7 +228,7 @@ def lane_of(path: str) -> str | None:
 
 # ── events and signals ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-_SIGNATURES = {bool: "b", int: "t", float: "d", str: "s", dict: "a{sd}"}
+_SIGNATURES = {bool: "b", int: "t", float: "d", str: "s", dict: "a{sd}", list: "at"}
 _COMMON = ("sequence", "turn", "sample")
 
 

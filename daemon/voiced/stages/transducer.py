@@ -9,8 +9,10 @@ on where it was.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -48,6 +50,7 @@ class Transducer:
     lookahead_ms  what the encoder hears beyond a chunk before it answers; chunk_ms its chunk: together the algorithmic latency
     tail_ms       silence that `finish` appends so that the last word comes out: at least chunk and look-ahead
     end_token     whether the vocabulary has </s>
+    lead_in_ms    silence that it hears before a turn's own sound: a first word that begins at once is misheard without
     provider      from sherpa.provider
     """
 
@@ -64,12 +67,15 @@ class Transducer:
         tail_ms: float,
         end_token: bool,
         provider: str,
+        lead_in_ms: float = 0.0,
         threads: int = 1,
     ) -> None:
         self._engine = StreamingEngine(kind, files, provider=provider, threads=threads)
         self._frame_ms = frame_ms
+        self._chunk = to_samples(chunk_ms)
         self._end_token = end_token
         self._tail = np.zeros(to_samples(tail_ms), np.int16)
+        self._lead_in = np.zeros(to_samples(lead_in_ms), np.int16)
         self.latency = to_samples(chunk_ms + lookahead_ms)
         """Samples between a frame and the answer to it at the most, computing apart."""
         self._turns = self._samples = self._chunks = self._taken_back = 0
@@ -79,6 +85,7 @@ class Transducer:
         """Between turns: no stream is open."""
         self._stream: Stream | None = None
         self._words: Words | None = None
+        self._decoded = 0  # chunks of the open stream
 
     def warm_up(self) -> None:
         stream = self._engine.stream()
@@ -91,8 +98,11 @@ class Transducer:
     def start(self, first: int) -> None:
         """A new turn, whose sound begins at position `first`."""
         self._stream = self._engine.stream()
-        self._first = self._end = first
-        self._words = Words(first, "")
+        self._first, self._end = first - len(self._lead_in), first
+        decoded = self._stream.accept(self._lead_in) if len(self._lead_in) else 0
+        self._chunks += decoded
+        self._words = Words(first, "", heard=first)
+        self._decoded = decoded
         self._turns += 1
 
     def step(self, samples: Samples) -> Words | None:
@@ -106,6 +116,7 @@ class Transducer:
         self._samples += len(samples)
         chunks = stream.accept(samples)
         self._chunks += chunks
+        self._decoded += chunks
         return self._changed(stream.hypothesis()) if chunks else None
 
     def finish(self) -> Words:
@@ -115,7 +126,7 @@ class Transducer:
         self._changed(stream.hypothesis())
         _, words = self._open()
         self.reset()
-        return Words(self._end, words.text, words.end_token, words.log_probability)
+        return replace(words, sample=self._end, heard=self._end)
 
     def _open(self) -> tuple[Stream, Words]:
         if self._stream is None or self._words is None:
@@ -124,27 +135,58 @@ class Transducer:
 
     def _changed(self, hypothesis: Hypothesis) -> Words | None:
         _, before = self._open()
-        text, at = read(hypothesis, END_TOKEN if self._end_token else None)
-        token, log_probability = None, 0.0
-        if at is not None:
-            token = position(self._first, hypothesis.seconds[at], self._frame_ms)
-            log_probability = hypothesis.log_probabilities[at]
-        if (text, token) == (before.text, before.end_token):
+        text = read(hypothesis.tokens, END_TOKEN if self._end_token else None)
+        token = None if text.end_token is None else self._position(hypothesis, text.end_token)
+        if (text.text, token) == (before.text, before.end_token):
             return None
         self._taken_back += before.end_token is not None and token != before.end_token
-        self._words = Words(self._end, text, token, log_probability)
+        self._words = Words(
+            self._end,
+            text.text,
+            token,
+            0.0 if text.end_token is None else hypothesis.log_probabilities[text.end_token],
+            last_word=self._position(hypothesis, text.pieces[-1]) if text.pieces else None,
+            heard=min(self._end, self._first + self._decoded * self._chunk),
+            word_first=tuple(self._position(hypothesis, at) for at in text.words),
+            confidence=confidence([hypothesis.log_probabilities[at] for at in text.pieces]),
+        )
         return self._words
+
+    def _position(self, hypothesis: Hypothesis, at: int) -> int:
+        return position(self._first, hypothesis.seconds[at], self._frame_ms)
 
     def statistics(self) -> TransducerStatistics:
         return TransducerStatistics(self._turns, self._samples, self._chunks, self._taken_back)
 
 
-def read(hypothesis: Hypothesis, end_token: str | None) -> tuple[str, int | None]:
-    """The text, and the index of the first end token after the last word (None where there is none)."""
-    tokens = hypothesis.tokens
-    words = "".join(token for token in tokens if token != end_token)
-    text = " ".join(words.replace(_WORD_START, " ").split())
-    at = len(tokens)
-    while at and tokens[at - 1] == end_token:
-        at -= 1
-    return text, at if at < len(tokens) else None
+@dataclass(frozen=True, slots=True)
+class Text:
+    """What tokens say, by their indices.
+
+    pieces     those that are text
+    words      of each word of the text, split at spaces: the first of its pieces
+    end_token  the first end token after the last word; None where there is none
+    """
+
+    text: str
+    pieces: tuple[int, ...]
+    words: tuple[int, ...]
+    end_token: int | None
+
+
+def read(tokens: Sequence[str], end_token: str | None) -> Text:
+    """The text of a hypothesis. A token after an end token takes that back, and the text goes on where it was."""
+    pieces = [at for at, token in enumerate(tokens) if token != end_token]
+    letters = [(letter, at) for at in pieces for letter in tokens[at].replace(_WORD_START, " ")]
+    starts = [at for (before, _), (letter, at) in pairwise([(" ", 0), *letters]) if before.isspace() and not letter.isspace()]
+    at = pieces[-1] + 1 if pieces else 0
+    text = " ".join("".join(letter for letter, _ in letters).split())
+    return Text(text, tuple(pieces), tuple(starts), at if at < len(tokens) else None)
+
+
+def confidence(log_probabilities: Sequence[float]) -> float | None:
+    """Geometric mean of the probabilities that the recognizer gave to the pieces it chose, 0 to 1; None where it chose none.
+
+    As the engine gives them, which need not be calibrated: to compare turns of one model, not to believe as a share of right words.
+    """
+    return math.exp(min(0.0, math.fsum(log_probabilities) / len(log_probabilities))) if log_probabilities else None
