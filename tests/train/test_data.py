@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from voiced_train.data import SPLITS, Refused, Utterance, main, normal, read, split
+from voiced_train.data import SPLITS, Refused, Utterance, main, normal, place, read, split
 
 
 def manifest(folder: Path, *entries: dict[str, Any] | str, name: str = "manifest.jsonl") -> Path:
@@ -169,3 +169,9 @@ def test_the_command_says_which_split_is_empty(tmp_path: Path, capsys: pytest.Ca
     assert "give nothing for dev and test" in capsys.readouterr().err
     assert main([str(tmp_path / "none.jsonl"), "--out", str(tmp_path / "out")]) == 65
     assert main([str(tmp_path / "none.jsonl"), "--out", str(tmp_path / "out"), "--dev", "1"]) == 2
+
+
+def test_a_source_that_is_held_out_is_tested_with_and_never_trained_on() -> None:
+    one = Utterance("a/x.ogg", "stop", "anybody", 1.0, "small-set", "CC0")
+    assert place(one, dev=0, test=0) == "train"
+    assert place(one, dev=0, test=0, held_out=frozenset(["small-set"])) == "test"

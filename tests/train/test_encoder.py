@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -10,9 +11,10 @@ from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch", reason="training wants PyTorch: pip install '.[train]'")
 
-from voiced_train.encoder import FLOOR, LAYERS, WIDTH, Encoder, Geometry  # noqa: E402
-from voiced_train.export import EncoderStep, difference  # noqa: E402
-from voiced_train.model import Shape, Top, chunk_mask  # noqa: E402
+from voiced_train.encoder import LAYERS, POSITIONS, WIDTH, Encoder, Geometry, sinusoids  # noqa: E402
+from voiced_train.export import Decoder, EncoderStep, difference  # noqa: E402
+from voiced_train.features import FLOOR  # noqa: E402
+from voiced_train.model import Shape, Top, chunk_mask, fresh, listen, load, save, take_over  # noqa: E402
 
 
 def encoder(geometry: Geometry) -> Encoder:
@@ -114,3 +116,75 @@ def test_a_frame_of_the_upper_half_is_40_ms() -> None:
     top = Top(Shape(symbols=12, layers=1)).eval()
     with torch.inference_mode():
         assert top(torch.zeros(1, 50, 2 * WIDTH)).shape == (1, 50, WIDTH)
+
+
+@pytest.mark.parametrize("chunk", [8, 32])
+def test_a_geometry_for_one_call_is_that_of_a_model_made_with_it(chunk: int) -> None:
+    """Training hears with several; what it learns must be what such an export computes."""
+    other = Geometry(chunk=chunk, lookahead=4)
+    model, same = encoder(Geometry()), encoder(other)
+    x = torch.randn(1, 300, 80) * 3 - 9
+    with torch.inference_mode():
+        assert torch.equal(model(x, other), same(x))
+        assert not torch.allclose(model(x), same(x))
+
+
+@pytest.mark.parametrize("first", [0, 2, LAYERS])
+def test_the_gradient_reaches_what_learns_and_nothing_else(first: int) -> None:
+    torch.manual_seed(3)
+    lower, top = encoder(Geometry()), Top(Shape(symbols=12, layers=1))
+    lower.unfreeze(first)
+    top.from_encoder(listen(lower, top, torch.randn(2, 200, 80) * 3 - 9)).square().sum().backward()
+    learns = {name for name, value in lower.named_parameters() if value.grad is not None and bool(value.grad.abs().sum())}
+    wanted = {
+        name for name, _ in lower.named_parameters() if name.startswith((*(f"layers.{row}." for row in range(first, LAYERS)), "norm."))
+    }
+    assert learns == wanted
+    assert top.project.weight.grad is not None
+
+
+def test_banks_and_what_the_encoder_answered_to_them_are_heard_alike() -> None:
+    torch.manual_seed(4)
+    lower, top = encoder(Geometry()), Top(Shape(symbols=12, layers=1)).eval()
+    x = torch.randn(2, 200, 80) * 3 - 9
+    with torch.inference_mode():
+        assert torch.equal(listen(lower, top, x), listen(lower, top, lower(x).reshape(2, 50, 2 * WIDTH)))
+
+
+def test_weights_come_back_as_they_were_kept(tmp_path: Path) -> None:
+    torch.manual_seed(5)
+    geometry = Geometry(chunk=8)
+    lower, top = encoder(Geometry()), Top(Shape(symbols=12, layers=1, context=4), geometry)
+    lower.adapt.weight.normal_()
+    save(tmp_path / "weights.npz", top, lower, ["a", "b"])
+    again, below, pieces = load(tmp_path / "weights.npz")
+    assert (again.shape, again.geometry, pieces) == (top.shape, geometry, ["a", "b"])
+    for kept, came in ((top, again), (lower, below)):
+        for (name, value), other in zip(kept.state_dict().items(), came.state_dict().values(), strict=True):
+            assert torch.allclose(value, other, rtol=1e-3, atol=1e-7), name
+    assert torch.equal(lower.adapt.weight, below.adapt.weight)
+
+
+def test_a_wider_context_and_more_layers_change_nothing_at_birth() -> None:
+    torch.manual_seed(6)
+    older = Top(Shape(symbols=12, layers=1, context=2)).eval()
+    wider = fresh([str(number) for number in range(12)], 2, 5, 0).eval()
+    take_over(wider, older)
+    x, context = torch.randn(1, 40, 2 * WIDTH), torch.randint(0, 12, (9, 5))
+    with torch.inference_mode():
+        assert torch.allclose(older(x), wider(x), atol=1e-6)
+        assert torch.allclose(older.predict(context[:, -2:]), wider.predict(context), atol=1e-6)
+
+
+def test_what_was_never_said_is_the_blank_to_the_exported_decoder() -> None:
+    """sherpa-onnx begins a stream with −1, which would be the last symbol, `</s>`, to an embedding's table in ONNX."""
+    decoder = Decoder(Top(Shape(symbols=12, layers=1)).eval())
+    with torch.inference_mode():
+        assert torch.equal(decoder(torch.tensor([[-1, -1, -1, -1, 0]])), decoder(torch.zeros(1, 5, dtype=torch.int64)))
+
+
+def test_positions_are_sines_and_cosines_from_one_radian_a_frame_down() -> None:
+    table = sinusoids(POSITIONS, WIDTH)
+    assert torch.allclose(table[:, 0], torch.arange(POSITIONS).sin(), atol=1e-3)
+    assert torch.allclose(table[:, WIDTH - 1], (torch.arange(POSITIONS) / 10_000).cos(), atol=1e-3)
+    assert torch.allclose(table[:, : WIDTH // 2].square() + table[:, WIDTH // 2 :].square(), torch.ones(()), atol=1e-5)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from voiced_train.align import needed, viterbi
 from voiced_train.data import Utterance
-from voiced_train.paths import LATE_END, LATE_PIECE, PATIENT_END, PROMPT_END, end_frame, place, steps
+from voiced_train.paths import LATE_END, LATE_PIECE, PATIENT_END, PROMPT_END, Ending, end_frame, place, steps, timed
 from voiced_train.sound import RATE, Sound, speech_bounds_in_noise
 from voiced_train.utterances import Cut, plain, quietest, shaped
 
@@ -44,7 +44,7 @@ def test_symbols_stand_at_their_frames_or_at_the_next_free_ones() -> None:
 
 
 def test_late_is_still_right_and_a_context_knows_what_was_said() -> None:
-    asked = steps(np.array([0, 7, 0, 0, 0, END, 0]), END)
+    asked = steps(np.array([0, 7, 0, 0, 0, END, 0]), END, 2)
     rows = list(zip(asked.frames.tolist(), map(tuple, asked.contexts.tolist()), asked.targets.tolist(), strict=True))
     assert rows == [
         (0, (0, 0), 0),
@@ -60,28 +60,34 @@ def test_late_is_still_right_and_a_context_knows_what_was_said() -> None:
     ]
 
 
-@given(st.lists(st.sampled_from([0, 0, 0, 1, 2, END]), min_size=1, max_size=60))
-def test_every_frame_is_asked_once_on_the_path_and_lateness_is_bounded(targets: list[int]) -> None:
-    asked = steps(np.array(targets), END)
+@given(st.lists(st.sampled_from([0, 0, 0, 1, 2, END]), min_size=1, max_size=60), st.integers(1, 6))
+def test_every_frame_is_asked_once_on_the_path_and_lateness_is_bounded(targets: list[int], size: int) -> None:
+    asked = steps(np.array(targets), END, size)
     late = len(asked.frames) - len(targets)
     assert 0 <= late <= sum(LATE_END if symbol == END else LATE_PIECE for symbol in targets if symbol)
     assert sorted(set(asked.frames.tolist())) == list(range(len(targets)))
     assert (asked.weights >= 1).all()
+    said = [symbol for symbol in targets if symbol]
+    history = [0] * size + said
+    for frame, context, target in zip(asked.frames.tolist(), asked.contexts.tolist(), asked.targets.tolist(), strict=True):
+        before = sum(symbol > 0 for symbol in targets[:frame])
+        late = int(target > 0 and targets[frame] == 0)  # its own symbol stands before, and is not in the context yet
+        assert context == history[before - late : before - late + size]
 
 
 def test_blank_weighs_more_in_a_pause_and_not_after_the_end() -> None:
-    asked = steps(np.array([7] + [0] * 12 + [8] + [0] * 3 + [END] + [0] * 20), END)
+    asked = steps(np.array([7] + [0] * 12 + [8] + [0] * 3 + [END] + [0] * 20), END, 2)
     on_path = {}
     for frame, context, target, weight in zip(asked.frames, asked.contexts.tolist(), asked.targets, asked.weights, strict=True):
         if target == 0:
             on_path[int(frame)] = (float(weight), context[1])
     assert on_path[3] == (1.0, 7)
-    assert on_path[12] == (2.0, 7)
+    assert on_path[12] == (3.0, 7)
     assert on_path[35] == (1.0, END)
 
 
 def test_speech_goes_on_after_a_false_end() -> None:
-    asked = steps(np.array([7, 0, 0, 0, 0, 0, 8, 0]), END, false_end=3)
+    asked = steps(np.array([7, 0, 0, 0, 0, 0, 8, 0]), END, 2, false_end=3)
     said = {(int(frame), int(target)): context for frame, context, target in zip(*_columns(asked), strict=True)}
     assert said[2, 0] == [0, 7]
     assert said[3, 0] == [7, END]
@@ -91,6 +97,15 @@ def test_speech_goes_on_after_a_false_end() -> None:
 
 def _columns(asked: object) -> tuple[list[int], list[list[int]], list[int]]:
     return asked.frames.tolist(), asked.contexts.tolist(), asked.targets.tolist()  # type: ignore[attr-defined]
+
+
+def test_end_tokens_stand_after_complete_sentences_alone() -> None:
+    sentences = [Ending(2, 10.0, complete=True, patient=False), Ending(1, 40.0, complete=False, patient=False)]
+    assert timed([4, 5, 6], [3, 8, 38], sentences, END, 59) == [(4, 3), (5, 8), (END, 10 + PROMPT_END), (6, 38)]
+    # the next sentence began before anybody could have said that the first was over
+    assert timed([4, 5, 6], [3, 8, 12], sentences, END, 59) == [(4, 3), (5, 8), (6, 12)]
+    # and none stands beyond the utterance
+    assert timed([4, 5], [3, 8], sentences[:1], END, 11) == [(4, 3), (5, 8), (END, 11)]
 
 
 @pytest.mark.parametrize(("energy", "wanted"), [(20.2, 21), (5.0, 11), (50.0, 20)])

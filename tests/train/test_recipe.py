@@ -1,4 +1,4 @@
-"""The whole recipe on the sentences of the sample recording: sound → cache → alignment → training → export → sherpa-onnx.
+"""The whole recipe on the sentences of the sample recording: sound → caches → training of our half, then of all → export → sherpa-onnx.
 
 What it makes knows three sentences by heart; that it says them, with their end tokens, shows that every part fits the next.
 """
@@ -19,11 +19,17 @@ for _name in ("sentencepiece", "kaldi_native_fbank", "onnx", "jiwer"):
 
 import soundfile  # noqa: E402
 import voiced  # noqa: E402
-from voiced.errors import ModelError  # noqa: E402
-from voiced.stages.sherpa import provider  # noqa: E402
-from voiced_train import align, batches, cache, curve, data, export, features, judge, model, train, whisper  # noqa: E402
+from voicectl.evaluation import recognizers  # noqa: E402
+from voicectl.evaluation.scores import word_errors  # noqa: E402
+from voicectl.evaluation.sounds import with_quiet  # noqa: E402
+from voicectl.evaluation.tracks import ending  # noqa: E402
+from voiced.errors import InputError, ModelError  # noqa: E402
+from voiced_train import align, batches, cache, curve, data, export, features, model, train, whisper  # noqa: E402
 
-STEPS = {"ctc": 160, "path": 150, "rnnt": 5}
+pytestmark = pytest.mark.slow  # a minute or two: .ci/run asks for it by name
+
+RUNS = (("ctc", "f16", 160), ("path", "f16", 150), ("path", "banks", 8), ("rnnt", "banks", 4))
+"""Phase, what it learns from (with .banks the encoder learns too), steps."""
 
 
 @pytest.fixture(scope="module")
@@ -71,46 +77,70 @@ def made(tmp_path_factory: pytest.TempPathFactory, bpe: Path) -> Path:
     assert features.main([str(only_good), "--out", str(adapter)]) == 0
     assert model.main(["--adapter", str(adapter), "--bpe", str(bpe), "--layers", "1", "--out", str(start)]) == 0
     for copy in range(3):
-        told = ["--weights", str(start), "--manifest", str(manifest), "--out", str(folder / "cache"), "--copy", str(copy)]
-        assert cache.main([str(train_split), *told]) == 0
-    caches = [str(path) for path in sorted((folder / "cache").glob("*.f16"))]
+        told = ["--manifest", str(manifest), "--copy", str(copy)]
+        assert cache.main([str(train_split), *told, "--out", str(folder / "f16"), "--weights", str(start)]) == 0
+        assert cache.main([str(train_split), *told, "--out", str(folder / "banks")]) == 0
     weights = start
-    for phase in ("ctc", "path", "rnnt"):
-        assert align.main([*caches, "--weights", str(weights), "--bpe", str(bpe)]) == 0
-        run, few = folder / phase, ["--threads", "1", "--worst-score", "-3"]  # so young a model is sure of nothing
-        told = ["--start", str(weights), "--out", str(run), "--bpe", str(bpe), "--rate", "2e-3" if phase != "rnnt" else "1e-4"]
-        assert train.main([phase, *caches, *told, "--steps", str(STEPS[phase]), "--dev", caches[0], *few]) == 0
+    for phase, form, steps in RUNS:
+        caches = sorted(str(path) for path in (folder / form).glob(f"*.{form}"))
+        run, few = folder / f"{phase}-{form}", ["--threads", "1", "--worst-score", "-3"]  # so young a model is sure of nothing
+        told = ["--start", str(weights), "--out", str(run), "--bpe", str(bpe), "--rate", "2e-3" if form == "f16" else "1e-4"]
+        assert train.main([phase, *caches, *told, "--steps", str(steps), "--dev", caches[0], *few]) == 0
         weights = run / "weights.npz"
     assert export.main([str(weights), "--out", str(folder / "export")]) == 0
     return folder
 
 
-def test_it_says_what_it_was_taught_and_when_it_is_over(made: Path, tmp_path: Path) -> None:
-    stage = judge.open_model(made / "export", provider(tmp_path), 320, 160)
+def test_it_says_what_it_was_taught_and_when_it_is_over(made: Path, library: Library, tmp_path: Path) -> None:
+    int8 = recognizers.find(f"made={made / 'export'}", lambda: library)[0]
+    stage = recognizers.load(int8, tmp_path)
     wrong = words = 0
     for line in (made / "good.jsonl").read_text().splitlines():
         fields = json.loads(line)
-        heard = judge.hear(stage, judge.Clip(fields["path"], fields["text"]))
-        errors, count = judge.word_errors(fields["text"], heard.text)
-        wrong, words = wrong + errors, words + count
-        assert heard.token is not None
-        assert -0.3 < (heard.token - heard.end) / 16000 < 0.8
+        sound, _ = soundfile.read(fields["path"], dtype="int16")
+        track = recognizers.hear(stage, with_quiet(sound, len(sound), 32000, (0,)))
+        errors = word_errors(fields["text"], track.text)
+        wrong, words = wrong + errors.count, words + errors.words
+        token = ending(track, len(sound) - 1600, -np.inf)
+        assert not token.early
+        assert token.within(round(0.8 * 16000))
     assert words == 18
     assert wrong <= 4  # a lead of another length than those it heard may cost it a word
 
 
+def test_the_encoder_learned_gently_and_with_the_rest(made: Path) -> None:
+    before, after = (model.load(made / f"path-{form}" / "weights.npz")[1].state_dict() for form in ("f16", "banks"))
+    moved = {name for name, value in before.items() if not torch.equal(value, after[name])}
+    assert {name.split(".")[0] for name in moved} == {"layers", "norm"}
+    assert max(float((before[name] - after[name]).abs().max()) for name in moved) < 0.01
+
+
+def test_where_words_end_is_found(made: Path, bpe: Path, tmp_path: Path) -> None:
+    weights = ["--weights", str(made / "path-f16" / "weights.npz"), "--bpe", str(bpe)]
+    assert align.main([str(made / "banks" / "train-0-1of1.banks"), *weights, "--out", str(tmp_path / "cuts.jsonl")]) == 0
+    texts = {fields["path"]: fields for fields in map(json.loads, (made / "good.jsonl").read_text().splitlines())}
+    found = cache.read_cuts(tmp_path / "cuts.jsonl")
+    assert found.keys() == texts.keys()
+    for path, cuts in found.items():
+        assert [cut.words for cut in cuts] == list(range(2, len(texts[path]["text"].split())))
+        assert all(0 < cut.start < cut.end < texts[path]["seconds"] * 16000 + 9600 for cut in cuts)
+
+
 def test_what_cannot_be_used_is_named_and_left_out(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    told = ["--weights", str(made / "start.npz"), "--manifest", str(made / "manifest.jsonl"), "--out", str(made / "cache")]
-    before = (made / "cache" / "train-0-1of1.jsonl").read_bytes()
+    told = ["--manifest", str(made / "manifest.jsonl"), "--out", str(made / "banks")]
+    before = (made / "banks" / "train-0-1of1.jsonl").read_bytes()
     assert cache.main([str(made / "train.jsonl"), *told, "--copy", "0"]) == 0  # goes on where it was: nothing is made twice
     said = capsys.readouterr()
     assert "3 kept, 1 refused" in said.out
     assert "empty.flac: cannot be read as sound" in said.err
-    assert (made / "cache" / "train-0-1of1.jsonl").read_bytes() == before
+    assert (made / "banks" / "train-0-1of1.jsonl").read_bytes() == before
 
 
-def test_a_cache_that_a_crash_cut_short_is_mended(made: Path) -> None:
-    path = made / "cache" / "train-0-1of1.f16"
+@pytest.mark.parametrize("form", ["f16", "banks"])
+def test_a_cache_that_a_crash_cut_short_is_mended(made: Path, form: str, tmp_path: Path) -> None:
+    path = tmp_path / f"train.{form}"
+    for one in (path, path.with_suffix(".jsonl")):
+        one.write_bytes((made / form / f"train-0-1of1{one.suffix}").read_bytes())
     size = path.stat().st_size
     with path.open("ab") as rows:
         rows.write(b"rows without their line")
@@ -122,21 +152,43 @@ def test_a_cache_that_a_crash_cut_short_is_mended(made: Path) -> None:
 
 
 def test_labels_that_cannot_be_learned_are_refused_and_counted(made: Path, tmp_path: Path, bpe: Path) -> None:
-    for suffix in (".f16", ".jsonl"):
-        (tmp_path / f"bad{suffix}").write_bytes((made / "cache" / f"train-0-1of1{suffix}").read_bytes())
+    import sentencepiece
+
+    for suffix in (".banks", ".jsonl"):
+        (tmp_path / f"bad{suffix}").write_bytes((made / "banks" / f"train-0-1of1{suffix}").read_bytes())
     index = tmp_path / "bad.jsonl"
     lines = [json.loads(line) for line in index.read_text().splitlines()]
     for line, text in zip(lines, ("", "ünïcode", "much too long " * 100), strict=True):
         line["sentences"][0]["text"] = text
     index.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    assert align.main([str(tmp_path / "bad.f16"), "--weights", str(made / "start.npz"), "--bpe", str(bpe)]) != 0
-    refused = batches.read([tmp_path / "bad.f16"], 128)[1]
+    refused = batches.read([tmp_path / "bad.banks"], sentencepiece.SentencePieceProcessor(model_file=str(bpe)))[1]
     assert refused == {"empty text": 1, "out of the vocabulary": 1, "too short for its labels": 1}
+    told = ["--start", str(made / "start.npz"), "--out", str(tmp_path / "run"), "--bpe", str(bpe), "--steps", "1"]
+    assert train.main(["path", str(tmp_path / "bad.banks"), *told]) == InputError.exit_code
+
+
+def test_a_file_that_is_no_cache_is_named(made: Path, tmp_path: Path, bpe: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    told = ["--start", str(made / "start.npz"), "--out", str(tmp_path), "--bpe", str(bpe), "--steps", "1"]
+    assert train.main(["path", str(made / "manifest.jsonl"), *told]) == InputError.exit_code
+    assert "name a file that ends in .banks or .f16" in capsys.readouterr().err
+    both = [str(made / form / f"train-0-1of1.{form}") for form in ("f16", "banks")]
+    assert train.main(["path", *both, *told]) == InputError.exit_code
+    assert "are of two kinds" in capsys.readouterr().err
 
 
 def test_training_goes_on_where_it_was(made: Path, bpe: Path, tmp_path: Path) -> None:
-    caches = [str(path) for path in sorted((made / "cache").glob("*.f16"))]
-    told = ["path", *caches, "--start", str(made / "start.npz"), "--out", str(tmp_path), "--bpe", str(bpe), "--threads", "1"]
+    told = [
+        "path",
+        str(made / "banks" / "train-0-1of1.banks"),
+        "--start",
+        str(made / "start.npz"),
+        "--out",
+        str(tmp_path),
+        "--bpe",
+        str(bpe),
+        "--threads",
+        "1",
+    ]
     for steps in (2, 5):
         assert train.main([*told, "--steps", str(steps)]) == 0
         assert torch.load(tmp_path / "state.pt")["step"] == steps
@@ -144,7 +196,7 @@ def test_training_goes_on_where_it_was(made: Path, bpe: Path, tmp_path: Path) ->
 
 def test_the_curve_is_a_picture(made: Path, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    logs = [str(made / phase / "log.jsonl") for phase in ("ctc", "path")]
+    logs = [str(made / run / "log.jsonl") for run in ("ctc-f16", "path-f16", "path-banks")]
     assert curve.main([*logs, "--out", str(tmp_path / "curve.png")]) == 0
     assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
 

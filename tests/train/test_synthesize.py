@@ -111,3 +111,11 @@ def test_a_wrong_share_is_named(share: str, capsys: pytest.CaptureFixture[str]) 
 def test_a_missing_file_of_texts_exits_65(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["commands", "--texts", str(tmp_path / "none.tsv"), "--out", str(tmp_path)]) == 65
     assert "none.tsv: cannot be read" in capsys.readouterr().err
+
+
+def test_shapes_may_come_from_the_first_job_on_and_one_voice_may_say_all() -> None:
+    jobs = list(plan(TEXTS, ["joe"], 300, 5, plain_first=100))
+    assert {job.shape for job in jobs[:100]} == {"plain"}
+    assert {job.shape for job in jobs[100:]} == {"plain", "pause", "hesitation", "cut-off"}
+    assert {job.voice for job in jobs} == {"joe"}
+    assert {job.voice for job in plan(TEXTS, ["jf_alpha"], 50, 5)} == {"jf_alpha"}

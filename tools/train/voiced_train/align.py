@@ -1,11 +1,11 @@
 """Which frame says which piece: forced alignment by the CTC head.
 
-What lives here: the Viterbi search, and a file of alignments beside each cache. What must not: what training makes of them.
+What lives here: the Viterbi search, and where words end in recordings, for the shapes of later copies. What must not: what training makes
+of an alignment.
 
-    python -m voiced_train.align CACHE.f16… --weights weights.npz --bpe bpe.model [--cuts cuts.jsonl]
+    python -m voiced_train.align CACHE… --weights weights.npz --bpe bpe.model --out cuts.jsonl
 
-writes CACHE.paths.jsonl, a line an utterance: {"pieces": […], "frames": […], "score": mean log-probability a frame}, or {"refused": why}.
-`--cuts` also writes where words end in the recordings, for the shapes of later copies.
+writes a line a recording that a cache has as it is: {"path": …, "cuts": [[words before, first sample, last sample], …]}.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import argparse
 import itertools
 import json
 import sys
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -23,13 +22,13 @@ import numpy as np
 from numpy.typing import NDArray
 from voiced.errors import InputError, VoicedError
 
-from .cache import Cache, Entry
+from .cache import Entry
 from .sound import RATE
 
 FRAME_SAMPLES = RATE // 25
 _WORD_START = "▁"
 _BATCH = 16
-_LATEST = 6
+LATEST = 6
 """Frames after the end of speech in which a piece may still stand; a young model says the last ones at the end of the silence."""
 UNKNOWN = 0
 """sentencepiece's number for what no piece spells; the blank's place in our vocabulary."""
@@ -92,12 +91,20 @@ def cuts(entry: Entry, pieces: Sequence[int], frames: Sequence[int], starts: Seq
     return found
 
 
+def aligned(log: NDArray[np.float32], pieces: Sequence[int], speech_end: float) -> tuple[list[int], float]:
+    """The frames of an utterance's pieces and their score, as `viterbi`, within the frames in which they may stand.
+
+    speech_end  the frame at which the last sentence's sound ends. Raises ValueError as `viterbi` does.
+    """
+    return viterbi(log[: min(round(speech_end) + LATEST, len(log))], pieces)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m voiced_train.align", description="Align cached utterances with their texts.")
-    parser.add_argument("caches", type=Path, nargs="+", metavar="CACHE")
+    parser = argparse.ArgumentParser(prog="python -m voiced_train.align", description="Find where words end in cached recordings.")
+    parser.add_argument("caches", type=Path, nargs="+", metavar="CACHE", help="of copy 0")
     parser.add_argument("--weights", type=Path, required=True, metavar="FILE")
     parser.add_argument("--bpe", type=Path, required=True, metavar="FILE", help="bpe.model")
-    parser.add_argument("--cuts", type=Path, metavar="FILE", help="where words end, to be written")
+    parser.add_argument("--out", type=Path, required=True, metavar="FILE")
     options = parser.parse_args(arguments)
     try:
         return _run(options)
@@ -110,59 +117,33 @@ def _run(options: argparse.Namespace) -> int:
     import sentencepiece
     import torch
 
-    from .batches import padded
-    from .model import load
+    from .batches import padded, read
+    from .model import listen, load
 
     torch.set_num_threads(1)
-    top, _, names = load(options.weights)
+    top, encoder, names = load(options.weights)
     top.eval()
     bpe = sentencepiece.SentencePieceProcessor(model_file=str(options.bpe))
     starts = [name.startswith(_WORD_START) for name in names]
-    refused: Counter[str] = Counter()
-    lines: list[str] = []
-    for path in options.caches:
-        cache = Cache(path)
-        answers: list[dict[str, Any]] = [{}] * len(cache.entries)
-        order = sorted(range(len(cache.entries)), key=lambda row: cache.entries[row].frames)
-        for begin in range(0, len(order), _BATCH):
-            rows = order[begin : begin + _BATCH]
-            features = [cache.frames(cache.entries[row]) for row in rows]
-            with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16):
-                hidden = top(torch.from_numpy(padded(features)))
-                logs = top.ctc(hidden).float().log_softmax(-1).numpy()
-            for row, feature, log in zip(rows, features, logs, strict=True):
-                answers[row] = _aligned(cache.entries[row], log[: len(feature)], bpe)
-        for entry, answer in zip(cache.entries, answers, strict=True):
-            if "refused" in answer:
-                refused[answer["refused"].split(":")[0]] += 1
-            elif options.cuts and entry.shape == "plain" and entry.speed == 1 and len(entry.sentences) == 1:
-                found = cuts(entry, answer["pieces"], answer["frames"], starts)
-                lines.append(json.dumps({"path": entry.path, "cuts": found}) + "\n")
-        path.with_suffix(".paths.jsonl").write_text("".join(json.dumps(answer) + "\n" for answer in answers), encoding="utf-8")
-        scores = [answer["score"] for answer in answers if "score" in answer]
-        if not scores:
-            raise InputError(str(path), "has no utterance that can be aligned")
-        print(f"{path}: {len(scores)} aligned, score {np.median(scores):.2f} (median), {np.quantile(scores, 0.05):.2f} (5 %)", flush=True)
-    if options.cuts:
-        options.cuts.write_text("".join(lines), encoding="utf-8")
+    examples, refused = read(options.caches, bpe)
+    alone = [one for one in examples if one.entry.shape == "plain" and one.entry.speed == 1 and len(one.entry.sentences) == 1]
+    if not alone:
+        raise InputError(", ".join(map(str, options.caches)), "have no recording as it is", "make them with --copy 0")
+    alone.sort(key=lambda one: one.frames)
+    scores, lines = [], []
+    for begin in range(0, len(alone), _BATCH):
+        some = alone[begin : begin + _BATCH]
+        with torch.inference_mode():
+            logs = top.ctc(listen(encoder, top, torch.from_numpy(padded([one.features() for one in some])))).log_softmax(-1).numpy()
+        for one, log in zip(some, logs, strict=True):
+            frames, score = aligned(log[: one.frames], one.pieces, one.endings[-1].speech_end)
+            scores.append(score)
+            lines.append(json.dumps({"path": one.entry.path, "cuts": cuts(one.entry, one.pieces, frames, starts)}) + "\n")
+    options.out.write_text("".join(lines), encoding="utf-8")
+    print(f"{options.out}: {len(scores)} aligned, score {np.median(scores):.2f} (median), {np.quantile(scores, 0.05):.2f} (5 %)")
     for why, count in refused.most_common():
         print(f"refused {count}: {why}")
     return 0
-
-
-def _aligned(entry: Entry, log: NDArray[np.float32], bpe: Any) -> dict[str, Any]:
-    pieces = [piece for sentence in entry.sentences for piece in bpe.encode(sentence.text)]
-    if not pieces:
-        return {"refused": f"empty text: {entry.path}"}
-    if UNKNOWN in pieces:
-        return {"refused": f"out of the vocabulary: {entry.text!r} of {entry.path}"}
-    speech = min(round(entry.sentences[-1].end / FRAME_SAMPLES) + _LATEST, len(log))
-    try:
-        frames, score = viterbi(log[:speech], pieces)
-    except ValueError as error:
-        return {"refused": f"too short for its labels: {entry.path}: {error}"}
-    counts = [len(bpe.encode(sentence.text)) for sentence in entry.sentences]
-    return {"pieces": pieces, "frames": frames, "counts": counts, "score": round(score, 4)}
 
 
 if __name__ == "__main__":

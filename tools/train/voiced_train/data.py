@@ -141,9 +141,9 @@ def place(
     """The split of an utterance, or None where no split may have it. Depends on nothing but the arguments.
 
     dev, test  shares of the speakers, 0 … 1
-    held_out   speakers, and recordings by their file's name without its ending, that are for testing whatever the draw
+    held_out   sources, speakers, and recordings by their file's name without its ending, that are for testing whatever the draw
     """
-    if {utterance.speaker, Path(utterance.path).stem} & held_out:
+    if {utterance.source, utterance.speaker, Path(utterance.path).stem} & held_out:
         return "test" if utterance.exact else None
     digest = hashlib.sha256(utterance.speaker.encode()).digest()
     draw = int.from_bytes(digest[:8], "big") / 2**64
@@ -183,7 +183,7 @@ def split(
 
 
 def read_held_out(path: Path) -> frozenset[str]:
-    """The names of a list of held-out speakers and recordings, one a line; `#` begins a comment. Raises InputError."""
+    """The names of a list of held-out sources, speakers and recordings, one a line; `#` begins a comment. Raises InputError."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -221,7 +221,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--dev", type=float, default=0.05, metavar="SHARE", help="share of the speakers (default: %(default)s)")
     parser.add_argument("--test", type=float, default=0.05, metavar="SHARE", help="share of the speakers (default: %(default)s)")
     parser.add_argument("--test-source", action="append", metavar="NAME", help=f"may be repeated (default: {', '.join(_TEST_SOURCES)})")
-    parser.add_argument("--held-out", type=Path, metavar="FILE", help="speakers and recordings for testing only, one a line")
+    parser.add_argument("--held-out", type=Path, metavar="FILE", help="sources, speakers and recordings for testing only")
     options = parser.parse_args(arguments)
     try:
         if not (options.dev >= 0 and options.test >= 0 and options.dev + options.test < 1):

@@ -1,7 +1,7 @@
-"""The frozen half of the recognizer: whisper-tiny.en's encoder as a streaming encoder with real look-ahead.
+"""The lower half of the recognizer: whisper-tiny.en's encoder as a streaming encoder with real look-ahead.
 
 What lives here: its layers, once for a whole utterance (fast, for training) and once step by step (what a device runs); the
-two agree. What must not: anything that is trained, files, export.
+two agree. What must not: losses, files, export.
 
 A step takes a chunk of C frames of 20 ms and LOOKAHEAD frames beyond it. The frames of the look-ahead see this chunk and its
 past only and are computed anew in the next step, so that what is ahead does not pile up from layer to layer; of the past a
@@ -10,6 +10,7 @@ layer keeps LEFT frames. Whisper's own paper (Radford et al. 2022) has the layer
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -19,13 +20,13 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-MELS = 80
+from .features import FLOOR, MELS
+
 WIDTH = 384
 HEADS = 6
 LAYERS = 4
 POSITIONS = 1500
-FLOOR = -15.9
-"""The logarithm of kaldi's smallest filter-bank energy, 2⁻²³: what digital silence gives."""
+_LONGEST_WAVE = 10_000.0
 
 _STEM_REACH = 3  # a frame of the stem reads 5 feature frames, two apart: 2n + 3 give n
 
@@ -71,7 +72,7 @@ class Layer(nn.Module):
 
 
 class Encoder(nn.Module):
-    """Kaldi filter banks (N, T, 80), 100 a second → (N, ⌈T/2⌉, 384), 50 a second. Never trained."""
+    """Kaldi filter banks (N, T, 80), 100 a second → (N, ⌈T/2⌉, 384), 50 a second. Frozen at birth."""
 
     def __init__(self, geometry: Geometry | None = None) -> None:
         super().__init__()
@@ -80,9 +81,14 @@ class Encoder(nn.Module):
         self.first, self.second = nn.Conv1d(MELS, WIDTH, 3), nn.Conv1d(WIDTH, WIDTH, 3, stride=2)
         self.layers = nn.ModuleList(Layer() for _ in range(LAYERS))
         self.norm = nn.LayerNorm(WIDTH)
-        self.positions: Tensor = nn.Buffer(torch.zeros(POSITIONS, WIDTH))
+        self.positions: Tensor = nn.Buffer(sinusoids(POSITIONS, WIDTH), persistent=False)
         self.requires_grad_(False)
         self.eval()
+
+    def unfreeze(self, first: int) -> None:
+        """Lets the layers from number `first` on learn, and the norm above them; adapter and convolutions stay as they are."""
+        for module in (*list(self.layers)[first:], self.norm):
+            module.requires_grad_(True)
 
     def load_whisper(self, weights: Mapping[str, NDArray[np.float32]]) -> None:
         """Takes the weights as voiced_train.whisper reads them. Raises KeyError for one that is absent."""
@@ -90,7 +96,6 @@ class Encoder(nn.Module):
         def put(module: nn.Module, weight: str, bias: str) -> None:
             module.load_state_dict({"weight": torch.from_numpy(weights[weight]), "bias": torch.from_numpy(weights[bias])})
 
-        self.positions.copy_(torch.from_numpy(weights["position_encodings/encodings"]))
         put(self.first, "conv1/weight", "conv1/bias")
         put(self.second, "conv2/weight", "conv2/bias")
         put(self.norm, "layer_norm/gamma", "layer_norm/beta")
@@ -115,9 +120,13 @@ class Encoder(nn.Module):
         even, odd = y[:, : 2 * n + 1 : 2], y[:, 1 : 2 * n : 2]
         return functional.gelu(even[:, :n] @ w[:, :, 0].T + odd @ w[:, :, 1].T + even[:, 1:] @ w[:, :, 2].T + self.second.bias)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """A whole utterance (N, T, 80), padded with silence → (N, ⌈T/2⌉, 384); every layer for all chunks at once."""
-        chunk, ahead, left = self.geometry.chunk, self.geometry.lookahead, self.geometry.left
+    def forward(self, x: Tensor, geometry: Geometry | None = None) -> Tensor:
+        """A whole utterance (N, T, 80), padded with silence → (N, ⌈T/2⌉, 384); every layer for all chunks at once.
+
+        geometry  instead of its own, for this call: training hears with several
+        """
+        geometry = geometry or self.geometry
+        chunk, ahead, left = geometry.chunk, geometry.lookahead, geometry.left
         batch, frames = x.shape[0], -(-x.shape[1] // 2)
         chunks = -(-frames // chunk)
         x = functional.pad(x, (0, 0, 0, 2 * (chunks * chunk + ahead) + _STEM_REACH - x.shape[1]), value=FLOOR)
@@ -127,21 +136,15 @@ class Encoder(nn.Module):
         past = torch.arange(chunks)[:, None] * chunk + torch.arange(-left, 0)  # which frames a chunk's memory holds
         sees = torch.cat([past >= 0, torch.ones(chunks, chunk + ahead, dtype=torch.bool)], 1)
         mask = sees.repeat(batch, 1)[:, None, None]
-        for layer in self.layers:
+        for row, layer in enumerate(self.layers):
             assert isinstance(layer, Layer)
             q, k, v = layer.split(z)
-            keys, values = (torch.cat([self._remember(part, batch), part], 2) for part in (k, v))
+            keys, values = (torch.cat([_remember(part, batch, geometry), part], 2) for part in (k, v))
+            if row == LAYERS - 1:  # nobody reads what the last layer says of the look-ahead
+                q, z = q[:, :, :chunk], z[:, :chunk]
             z = layer.merge(z, functional.scaled_dot_product_attention(q, keys, values, attn_mask=mask))
-        whole: Tensor = self.norm(z[:, :chunk]).reshape(batch, chunks * chunk, WIDTH)[:, :frames]
+        whole: Tensor = self.norm(z).reshape(batch, chunks * chunk, WIDTH)[:, :frames]
         return whole
-
-    def _remember(self, part: Tensor, batch: int) -> Tensor:
-        """Keys or values (batch · chunks, heads, chunk + lookahead, d) → what each chunk keeps of its past (…, left, d)."""
-        chunk, left = self.geometry.chunk, self.geometry.left
-        rows, heads, _, depth = part.shape
-        line = part[:, :, :chunk].view(batch, rows // batch, heads, chunk, depth).transpose(1, 2).reshape(batch, heads, -1, depth)
-        windows = functional.pad(line, (0, 0, left, 0)).unfold(2, left, chunk)[:, :, : rows // batch]
-        return windows.permute(0, 2, 1, 4, 3).reshape(rows, heads, left, depth)
 
     def start(self, batch: int = 1) -> list[Tensor]:
         """The memory of a stream that has heard nothing: a layer's keys and values (2, batch, heads, 0, d)."""
@@ -161,6 +164,22 @@ class Encoder(nn.Module):
             z = layer.merge(z, functional.scaled_dot_product_attention(q, keys, values))
         out: Tensor = self.norm(z[:, :chunk])
         return out
+
+
+def _remember(part: Tensor, batch: int, geometry: Geometry) -> Tensor:
+    """Keys or values (batch · chunks, heads, chunk + lookahead, d) → what each chunk keeps of its past (…, left, d)."""
+    chunk, left = geometry.chunk, geometry.left
+    rows, heads, _, depth = part.shape
+    line = part[:, :, :chunk].view(batch, rows // batch, heads, chunk, depth).transpose(1, 2).reshape(batch, heads, -1, depth)
+    windows = functional.pad(line, (0, 0, left, 0)).unfold(2, left, chunk)[:, :, : rows // batch]
+    return windows.permute(0, 2, 1, 4, 3).reshape(rows, heads, left, depth)
+
+
+def sinusoids(positions: int, width: int) -> Tensor:
+    """float32 (positions, width): sines in the first half, cosines in the second (Vaswani et al. 2017; Whisper's order)."""
+    waves = torch.exp(-torch.arange(width // 2) * (math.log(_LONGEST_WAVE) / (width // 2 - 1)))
+    angles = torch.arange(positions)[:, None] * waves
+    return torch.cat([angles.sin(), angles.cos()], 1)
 
 
 _NORMS = {"norm_attention": "self_attention/layer_norm", "norm_inner": "ffn/layer_norm"}

@@ -23,10 +23,10 @@ from torch.nn import functional
 from voiced.errors import ModelError, UsageError, VoicedError
 
 from .encoder import POSITIONS, WIDTH, Encoder, Geometry, Layer
-from .model import BLANK, CONTEXT, Top, load
+from .model import BLANK, Top, load
 
 LEFT = 128
-"""Frames of memory a layer: of 20 ms in the frozen layers, of 40 ms in the trained ones. One number, as sherpa-onnx has it."""
+"""Frames of memory a layer: of 20 ms in Whisper's layers, of 40 ms in ours. One number, as sherpa-onnx has it."""
 
 _CLOSE = 1e-4
 _OPSET = 17
@@ -49,12 +49,12 @@ class EncoderStep(nn.Module):
         memory = []
         below = len(self.encoder.layers)
         for row, layer in enumerate(self.layers[:below]):
-            z, kept = layer(z, attn[row], chunk, position)
+            z, kept = layer(z, attn[row], chunk, position, z.shape[1] if row < below - 1 else chunk)
             memory.append(kept)
-        z = self.encoder.norm(z[:, :chunk]).reshape(z.shape[0], chunk // 2, 2 * WIDTH)
+        z = self.encoder.norm(z).reshape(z.shape[0], chunk // 2, 2 * WIDTH)
         z = functional.gelu(self.top.project(self.top.norm_in(z)))
         for row, layer in enumerate(self.layers[below:], below):
-            z, kept = layer(z, attn[row], chunk // 2, processed // 4)
+            z, kept = layer(z, attn[row], chunk // 2, processed // 4, chunk // 2)
             memory.append(kept)
         return self.top.from_encoder(self.top.norm(z)), torch.stack(memory), conv
 
@@ -75,31 +75,32 @@ class _Step(nn.Module):
         self.query.load_state_dict({"weight": weight[:width], "bias": bias[:width]})
         self.key_value.load_state_dict({"weight": weight[width:], "bias": bias[width:]})
 
-    def forward(self, z: Tensor, past: Tensor, chunk: int, position: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, z: Tensor, past: Tensor, chunk: int, position: Tensor, wanted: int) -> tuple[Tensor, Tensor]:
+        """`wanted`: of how many frames an answer is read; the others are there to be looked at."""
         layer, (batch, frames, width) = self.layer, z.shape
         before = past.transpose(0, 1)
         everything = torch.cat([before, z], 1)
         sees = (torch.arange(LEFT + frames)[None] >= (LEFT - position)[:, None])[:, None, None]
-        q = self.query(layer.norm_attention(z))
+        q = self.query(layer.norm_attention(z[:, :wanted]))
         k, v = self.key_value(layer.norm_attention(everything)).split(width, 2)
 
         def heads(part: Tensor, length: int) -> Tensor:
             return part.reshape(batch, length, layer.heads, width // layer.heads).transpose(1, 2)
 
-        scores = heads(q, frames) @ heads(k, LEFT + frames).transpose(-1, -2) / (width // layer.heads) ** 0.5
+        scores = heads(q, wanted) @ heads(k, LEFT + frames).transpose(-1, -2) / (width // layer.heads) ** 0.5
         attended = scores.masked_fill(~sees, -1e9).softmax(-1) @ heads(v, LEFT + frames)
-        return layer.merge(z, attended), torch.cat([before, z[:, :chunk]], 1)[:, -LEFT:].transpose(0, 1)
+        return layer.merge(z[:, :wanted], attended), torch.cat([before, z[:, :chunk]], 1)[:, -LEFT:].transpose(0, 1)
 
 
 class Decoder(nn.Module):
-    """y (N, 2) → decoder_out (N, joint)."""
+    """y (N, context) → decoder_out (N, joint). sherpa-onnx begins a stream with −1 where nothing was said: the blank, as in training."""
 
     def __init__(self, top: Top) -> None:
         super().__init__()
         self.top = top
 
     def forward(self, y: Tensor) -> Tensor:
-        return self.top.predict(y)
+        return self.top.predict(y.clamp(min=BLANK))
 
 
 class Joiner(nn.Module):
@@ -168,11 +169,11 @@ def write(weights: Path, out: Path, geometry: Geometry, end_bias: float) -> floa
         quantize_dynamic(raw, out / "encoder.int8.onnx", weight_type=QuantType.QInt8, op_types_to_quantize=["MatMul"])
         (out / "encoder.onnx").write_bytes(raw.read_bytes())
     predicted = torch.zeros(1, joint)
-    _export(Decoder(top).eval(), (torch.zeros(1, CONTEXT, dtype=torch.int64),), out / "decoder.onnx", ["y"], ["decoder_out"])
+    _export(Decoder(top).eval(), (torch.zeros(1, top.shape.context, dtype=torch.int64),), out / "decoder.onnx", ["y"], ["decoder_out"])
     _export(Joiner(top, end_bias).eval(), (predicted, predicted), out / "joiner.onnx", ["encoder_out", "decoder_out"], ["logit"])
     for name in ("encoder.onnx", "encoder.int8.onnx"):
         _describe(out / name, numbers)
-    _describe(out / "decoder.onnx", {"vocab_size": top.shape.symbols, "context_size": CONTEXT})
+    _describe(out / "decoder.onnx", {"vocab_size": top.shape.symbols, "context_size": top.shape.context})
     _describe(out / "joiner.onnx", {"joiner_dim": joint, "end_bias": end_bias})
     (out / "tokens.txt").write_text("".join(f"{piece} {number}\n" for number, piece in enumerate(pieces)), encoding="utf-8")
     return apart

@@ -28,6 +28,8 @@ Frames = NDArray[np.float32]
 
 MELS = 80
 HOP = RATE // 100
+FLOOR = -15.9
+"""The logarithm of kaldi's smallest filter-bank energy, 2⁻²³: what digital silence gives."""
 
 _FFT = 400
 _SLANEY_LINEAR_HZ, _SLANEY_STEP_HZ, _SLANEY_LOG_STEP = 1000.0, 200 / 3, np.log(6.4) / 27

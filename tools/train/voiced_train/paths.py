@@ -18,14 +18,15 @@ from numpy.typing import NDArray
 
 LATE_PIECE = 2
 LATE_END = 12
-PROMPT_END = 2
-"""Frames of 40 ms from the end of speech to the end token: the time of a stop's release."""
+PROMPT_END = 6
+"""Frames of 40 ms from the end of speech to the end token: with the look-ahead, 400 ms of silence are heard by then, and the half second
+in which somebody looks for a word is mostly told from an end."""
 PATIENT_END = 14
 """The same for what was read aloud: longer than half a second, since a reader pauses so inside a sentence."""
 
 _LONGEST_DRIFT = 10
 _PAUSE = 4
-_PAUSE_WEIGHT = 2.0
+_PAUSE_WEIGHT = 3.0
 BLANK = 0
 
 
@@ -33,13 +34,23 @@ BLANK = 0
 class Steps:
     """Questions to the joiner and their answers, n of them: each frame once, and again for every symbol that may be late.
 
-    frames int64 (n,), contexts int64 (n, 2), targets int64 (n,), weights float32 (n,)
+    frames int64 (n,), contexts int64 (n, symbols that the predictor sees), targets int64 (n,), weights float32 (n,)
     """
 
     frames: NDArray[np.int64]
     contexts: NDArray[np.int64]
     targets: NDArray[np.int64]
     weights: NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """Of a sentence in an utterance: how many pieces it has, the frame at which its sound ends, and what belongs after it."""
+
+    pieces: int
+    speech_end: float
+    complete: bool
+    patient: bool
 
 
 def end_frame(last_piece: int, speech_end: float, patient: bool) -> int:
@@ -66,29 +77,49 @@ def place(symbols: Sequence[tuple[int, int]], frames: int) -> NDArray[np.int64]:
     return targets
 
 
-def steps(targets: NDArray[np.int64], end: int, false_end: int | None = None) -> Steps:
+def timed(pieces: Sequence[int], frames: Sequence[int], sentences: Sequence[Ending], end: int, last: int) -> list[tuple[int, int]]:
+    """(symbol, frame) in order: the pieces where the alignment has them, and the end tokens of complete sentences.
+
+    last  the utterance's last frame, beyond which no end token stands
+    """
+    symbols: list[tuple[int, int]] = []
+    row = 0
+    for sentence in sentences:
+        symbols += zip(pieces[row : row + sentence.pieces], frames[row : row + sentence.pieces], strict=True)
+        row += sentence.pieces
+        if sentence.complete:
+            at = end_frame(symbols[-1][1], sentence.speech_end, sentence.patient)
+            if row < len(frames) and frames[row] <= at:  # the next sentence began before: nobody could have said it was over
+                continue
+            symbols.append((end, min(at, last)))
+    return symbols
+
+
+def steps(targets: NDArray[np.int64], end: int, size: int, false_end: int | None = None) -> Steps:
     """What to ask the joiner about a path.
 
     end        the number of `</s>`
+    size       symbols that the predictor sees
     false_end  a frame at which the predictor is told of an end token that was none: speech must go on after it
     """
-    asked: list[tuple[int, int, int, int, float]] = []
-    context = (BLANK, BLANK)
+    asked: list[tuple[int, int, float]] = []
+    contexts: list[tuple[int, ...]] = []
+    context = (BLANK,) * size
     quiet = 0
     for frame, symbol in enumerate(targets.tolist()):
         if frame == false_end:
-            context = (context[1], end)
+            context = (*context[1:], end)
         quiet = 0 if symbol else quiet + 1
-        weight = _PAUSE_WEIGHT if symbol == BLANK and quiet > _PAUSE and context[1] not in (BLANK, end) else 1.0
-        asked.append((frame, *context, symbol, weight))
-        if symbol == BLANK:
-            continue
-        late = LATE_END if symbol == end else LATE_PIECE
-        for after in range(frame + 1, min(frame + late + 1, len(targets))):
-            if targets[after] != BLANK:
-                break
-            asked.append((after, *context, symbol, 1.0))
-        context = (context[1], symbol)
-    table = np.array([row[:4] for row in asked], np.int64).reshape(-1, 4)
-    weights = np.array([row[4] for row in asked], np.float32)
-    return Steps(table[:, 0], table[:, 1:3], table[:, 3], weights)
+        weight = _PAUSE_WEIGHT if symbol == BLANK and quiet > _PAUSE and context[-1] not in (BLANK, end) else 1.0
+        asked.append((frame, symbol, weight))
+        if symbol != BLANK:
+            late = LATE_END if symbol == end else LATE_PIECE
+            for after in range(frame + 1, min(frame + late + 1, len(targets))):
+                if targets[after] != BLANK:
+                    break
+                asked.append((after, symbol, 1.0))
+        contexts += [context] * (len(asked) - len(contexts))
+        if symbol != BLANK:
+            context = (*context[1:], symbol)
+    frames, symbols, weights = zip(*asked, strict=True)
+    return Steps(np.array(frames), np.array(contexts), np.array(symbols), np.array(weights, np.float32))

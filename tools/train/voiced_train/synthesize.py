@@ -4,7 +4,7 @@ What lives here: which sentence is said by whom, how fast and with which hesitat
 time and goes on where it was. What must not: how a voice speaks (voices.py).
 
     python -m voiced_train.synthesize fetch
-    python -m voiced_train.synthesize commands --texts commands.tsv --out DIR [--count N] [--share 1/2] [--seed N]
+    python -m voiced_train.synthesize commands --texts commands.tsv --out DIR [--count N] [--share 1/2] [--voice NAME]
     python -m voiced_train.synthesize sample DIR
 
 One process, one thread; several shares may fill one folder at the same time. A line of manifest.jsonl is written after its
@@ -36,7 +36,7 @@ _ENGLISH_SHARE = 0.75
 """Of the sentences, spoken by voices whose own language is English; the other voices speak with an accent."""
 
 _PLAIN_FIRST = 2000
-"""The first jobs are whole sentences said in one go: words come first, the end of a query second."""
+"""So many first jobs are whole sentences said in one go: words come first, the end of a query second."""
 _SHAPES = {"plain": 0.6, "pause": 0.14, "hesitation": 0.13, "cut-off": 0.13}
 
 _SHORTEST_PAUSE_MS, _LONGEST_PAUSE_MS = 300, 1400
@@ -89,18 +89,22 @@ def read_texts(path: Path) -> list[tuple[str, str]]:
     return list(texts.items())
 
 
-def plan(texts: Sequence[tuple[str, str]], voices: Sequence[str], count: int, seed: int) -> Iterator[Job]:
-    """The first `count` jobs; a larger count begins with the same ones. When all sentences are said, they come again."""
+def plan(texts: Sequence[tuple[str, str]], voices: Sequence[str], count: int, seed: int, plain_first: int = _PLAIN_FIRST) -> Iterator[Job]:
+    """The first `count` jobs; a larger count begins with the same ones. When all sentences are said, they come again.
+
+    plain_first  jobs before shapes are drawn
+    """
     order = list(range(len(texts)))
     random.Random(f"{seed}:order").shuffle(order)
     english = [voice for voice in voices if voice[0] in "ab" or voice == "joe"]
     foreign = [voice for voice in voices if voice not in english] or english
+    english = english or foreign
     for index in range(count):
         text, source = texts[order[index % len(order)]]
         rng = random.Random(f"{seed}:{index}")
         voice = rng.choice(english if rng.random() < _ENGLISH_SHARE else foreign)
         speed = round(rng.uniform(_SLOWEST, _FASTEST), 2)
-        shape = rng.choices(list(_SHAPES), list(_SHAPES.values()))[0] if index >= _PLAIN_FIRST else "plain"
+        shape = rng.choices(list(_SHAPES), list(_SHAPES.values()))[0] if index >= plain_first else "plain"
         shape, pieces, text = _shaped(shape, text.split(), rng)
         pause = round(rng.uniform(_SHORTEST_PAUSE_MS, _LONGEST_PAUSE_MS)) if len(pieces) > 1 else 0
         yield Job(index, shape, pieces, pause, text, source, voice, speed, shape != "cut-off")
@@ -232,6 +236,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     many.add_argument("--count", type=int, default=6000, metavar="N", help="recordings in all (default: %(default)s)")
     many.add_argument("--share", type=_share, default=(1, 1), metavar="I/N", help="make the I-th of N shares (default: 1/1)")
     many.add_argument("--seed", type=int, default=0, metavar="N", help="(default: %(default)s)")
+    many.add_argument("--plain", type=int, default=_PLAIN_FIRST, metavar="N", help="sentences before shapes come (default: %(default)s)")
+    many.add_argument("--voice", action="append", metavar="NAME", help="one to speak with, may be repeated (default: all)")
     options = parser.parse_args(arguments)
     try:
         if options.command == "fetch":
@@ -246,7 +252,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise UsageError("--count", f"must be at least 1, got {options.count}")
         texts = read_texts(options.texts)
         speaker = Speaker(fetch(cache_folder()), seed=options.seed)
-        made, failed = run(plan(texts, speaker.voices(), options.count, options.seed), options.out, speaker, options.share)
+        chosen = options.voice or speaker.voices()
+        if unknown := sorted(set(chosen) - set(speaker.voices())):
+            raise UsageError("--voice", f"{unknown[0]!r} is not one of {', '.join(speaker.voices())}")
+        jobs = plan(texts, chosen, options.count, options.seed, options.plain)
+        made, failed = run(jobs, options.out, speaker, options.share)
         print(f"{made} recordings made, {failed} failed")
         return 1 if failed else 0
     except VoicedError as error:
