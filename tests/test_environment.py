@@ -114,3 +114,25 @@ def test_every_requirement_is_pinned_within_its_range() -> None:
     versions = {canonicalize_name(name): version for name, version in pins.items()}
     for requirement in map(Requirement, filter(None, wanted)):
         assert versions[canonicalize_name(requirement.name)] in requirement.specifier, requirement
+
+
+@pytest.mark.parametrize(
+    ("plan", "said"),
+    [
+        ("exit 1", "has no wheel for this machine here; its tests skip"),
+        ("""echo '{"metadata": {"name": "nvidia-cublas"}}'""", "would bring a graphics card's libraries from here; its tests skip"),
+        ("""echo '{"metadata": {"name": "torch"}}'""", "installing the extra train (once)"),
+    ],
+)
+def test_the_extra_of_training_comes_where_it_can_be_had_and_is_said_where_not(checkout: Path, plan: str, said: str) -> None:
+    """A pip that has no such wheel, one whose PyTorch is for a graphics card, and one that serves."""
+    python = checkout / ".venv" / "bin" / "python"
+    asked = checkout / "asked"
+    python.write_text(f'#!/bin/sh\n[ "$1" != -c ] || exit 1\ncase $* in *--dry-run*) {plan};; *) echo "$*" >"{asked}";; esac\n')
+    done = shell(checkout, "add_training")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.strip().endswith(said)
+    assert asked.exists() == ("installing" in said)
+    if asked.exists():
+        assert "voiced[train]" in asked.read_text()
+        assert "--only-binary=:all:" in asked.read_text()

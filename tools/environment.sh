@@ -75,6 +75,8 @@ set_up() {
     exec 9>&-
 }
 
+pip() { (cd "$top" && exec "$venv/bin/python" -m pip "$@" --disable-pip-version-check --no-input --quiet </dev/null); }
+
 install_voiced() {
     rm -f "$stamp"
     extras=
@@ -94,9 +96,8 @@ install_voiced() {
     if [ -n "$clear" ]; then rm -rf "$venv/bin" "$venv/lib" "$venv/lib64" "$venv/include" "$venv/pyvenv.cfg"; fi
     # shellcheck disable=SC2086  # none or one word is meant
     { [ -z "$clear" ] || "$python" -m venv $options "$venv" >&2; } || fail "cannot make the virtual environment $venv"
-    pip() { (cd "$top" && exec "$venv/bin/python" -m pip "$@" --disable-pip-version-check --no-input --quiet </dev/null >&2); }
     # shellcheck disable=SC2086
-    pip install $constraints pip 'setuptools >=64' || fail "pip failed (see above); where it could not reach its index, check the network and pip config list"
+    pip install $constraints pip 'setuptools >=64' >&2 || fail "pip failed (see above); where it could not reach its index, check the network and pip config list"
     # pip takes no project that has a setup.cfg alone, so its back end is asked for the development wheel directly (PEP 660).
     # What it leaves behind goes to the environment, not to the checkout.
     build=$venv/build
@@ -109,12 +110,29 @@ from setuptools import build_meta
 with contextlib.redirect_stdout(sys.stderr):
     name = build_meta.build_editable(sys.argv[1])
 print(name)' "$build" 2>"$build/log") || { cat "$build/log" >&2; fail "the development wheel could not be built"; }
-    pip uninstall --yes voiced 2>/dev/null || true
+    pip uninstall --yes voiced >&2 2>/dev/null || true
     # shellcheck disable=SC2086
-    pip install $constraints "voiced$extras @ file://$(printf %s "$build/$wheel" | sed 's/ /%20/g')" ||
+    pip install $constraints "voiced$extras @ file://$(printf %s "$build/$wheel" | sed 's/ /%20/g')" >&2 ||
         fail "pip could not install what voiced needs (see above)"
     rm -rf "$build"
     fingerprint "$1" >"$stamp"
+}
+
+# Adds the extra `train`, where all of it comes as wheels and without a graphics card's libraries, which are gigabytes. Where not, that is
+# said, and what wants PyTorch skips. $venv is set up.
+add_training() {
+    if "$venv/bin/python" -c 'import jiwer, kaldi_native_fbank, matplotlib, onnx, sentencepiece, torch' 2>/dev/null; then return; fi
+    wheels="--only-binary=:all: --constraint=${versions#"$top"/}"
+    # shellcheck disable=SC2086  # two words are meant
+    if ! plan=$(pip install $wheels --dry-run --report - 'voiced[train]' 2>/dev/null); then
+        say "without the extra train: its PyTorch, of the version that setup.cfg names, has no wheel for this machine here; its tests skip"
+    elif [ "$plan" != "${plan#*\"name\": \"nvidia}" ]; then
+        say "without the extra train: PyTorch would bring a graphics card's libraries from here; its tests skip"
+    else
+        say "installing the extra train (once)"
+        # shellcheck disable=SC2086
+        pip install $wheels 'voiced[train]' >&2 || fail "pip could not install the extra train (see above)"
+    fi
 }
 
 # Fetches the default models that are not there yet: seconds the first time, then nothing.
