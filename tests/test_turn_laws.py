@@ -15,16 +15,20 @@ from voiced.events import (
     Endpoint,
     Event,
     Final,
+    LikelyEnd,
     Partial,
+    Resumed,
     Rewritten,
     Shutdown,
     SpeechStarted,
     Stop,
     Trigger,
     TurnClosed,
+    TurnScore,
     Wake,
 )
 from voiced.states import State
+from voiced.turn import ATTEMPTS_LIMIT
 
 
 class AnyFacts(RuleBasedStateMachine):
@@ -32,7 +36,7 @@ class AnyFacts(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.lane = Lane(machine(first_turn=5, turn_step=3))
+        self.lane = Lane(machine(first_turn=5, turn_step=3, changed={"turn_detector": True}))
 
     @rule(ahead=st.integers(-16_000, 8000))
     def wake(self, ahead: int) -> None:
@@ -62,6 +66,12 @@ class AnyFacts(RuleBasedStateMachine):
         if again:
             assert self.lane.take(answer) == []
 
+    @precondition(lambda self: self.lane.scores)
+    @rule(which=st.integers(0, 9), probability=st.sampled_from([0.1, 0.9]))
+    def score(self, which: int, probability: float) -> None:
+        order = self.lane.scores[which % len(self.lane.scores)]
+        self.lane.take(TurnScore(self.lane.now, order.turn, order.last, probability))
+
     @rule()
     def shut_down(self) -> None:
         self.lane.take(Shutdown(self.lane.now))
@@ -76,6 +86,23 @@ class AnyFacts(RuleBasedStateMachine):
     def second_pass_is_asked_for_sound_of_its_turn(self) -> None:
         for order in self.lane.rewrites:
             assert 0 <= order.first <= order.last <= self.lane.now + 8000
+
+    @invariant()
+    def second_pass_is_asked_within_bounds_and_never_for_silence(self) -> None:
+        asked: dict[int, list[int]] = {}
+        for order in self.lane.asked:
+            asked.setdefault(order.turn, []).append(order.attempt)
+        for turn, attempts in asked.items():
+            assert attempts == list(range(1, len(attempts) + 1))
+            assert len(attempts) <= ATTEMPTS_LIMIT + 1
+            told = [event for event in self.lane.events if event.turn == turn]  # type: ignore[union-attr]
+            assert any(isinstance(event, SpeechStarted | Partial | Endpoint) for event in told)
+        alive = [order.turn for order in self.lane.rewrites]
+        assert len(alive) == len(set(alive))
+        counted = self.lane.heart.statistics()
+        assert counted.rewrites == len(self.lane.asked)
+        assert counted.wasted + counted.speculated <= counted.rewrites
+        assert counted.resumed <= counted.likely_ends
 
     @invariant()
     def turns_keep_their_laws(self) -> None:
@@ -93,7 +120,9 @@ class AnyFacts(RuleBasedStateMachine):
             assert any(isinstance(event, Endpoint | TurnClosed) for event in events[:following] if event in told), turn
 
     def _lawful(self, told: list[Event], *, closed: bool) -> None:
-        order = kinds(told)
+        signs = [kind for kind in kinds(told) if kind in (LikelyEnd, Resumed)]
+        assert signs == ([LikelyEnd, Resumed] * len(signs))[: len(signs)]
+        order = [kind for kind in kinds(told) if kind not in (LikelyEnd, Resumed)]
         assert order[0] is Wake
         assert order.count(Wake) == 1
         assert order.count(TurnClosed) == int(closed)
@@ -105,8 +134,9 @@ class AnyFacts(RuleBasedStateMachine):
             assert after == ([Final, TurnClosed] if closed else [])
         else:
             assert Final not in order
-        partials = [event.text for event in told if isinstance(event, Partial)]
-        assert all(before != after for before, after in itertools.pairwise(partials))
+        partials = [event for event in told if isinstance(event, Partial)]
+        assert all(before.text != after.text for before, after in itertools.pairwise(partials))
+        assert all(0 <= partial.stable <= len(partial.text) for partial in partials)
         if closed and told[-1].reason in (CloseReason.CANCELLED, CloseReason.NO_SPEECH, CloseReason.NO_TEXT):  # type: ignore[union-attr]
             assert Endpoint not in order
 

@@ -26,7 +26,7 @@ from .audio import Samples
 from .desk import PlacementRow
 from .ears import Ears, Heard, Spotting
 from .errors import InputError, InternalError, VoicedError
-from .events import AudioLost, Cancel, Event, Final, Partial, Rewrite, Rewritten, Shutdown, Stop, Trigger, decode, encode
+from .events import AudioLost, Cancel, Endpoint, Event, Partial, Rewrite, Rewritten, Shutdown, Stop, Trigger, TurnClosed, decode, encode
 from .journal import trace
 from .models import default_library
 from .pipeline import Rules, Scribe
@@ -115,7 +115,8 @@ class Lane:
         self._rows: list[PlacementRow] = []
         self._ears: Ears
         self._scribe: Scribe
-        self._deadlines: OrderedDict[int, tuple[float, Rewrite]] = OrderedDict()  # by turn
+        self._asked: dict[int, Rewrite] = {}  # by turn, the newest: nobody waits for an older one
+        self._deadlines: OrderedDict[int, float] = OrderedDict()  # by turn that has ended
         self._deadline_s = self._settings.second_pass.deadline_ms / 1000
         self._state = "asleep"  # the one that main was told
 
@@ -276,7 +277,10 @@ class Lane:
 
     def _publish(self, events: list[Event], arrived_ns: int) -> None:
         for event in events:
-            if isinstance(event, Final):
+            if isinstance(event, Endpoint) and event.turn in self._asked:  # a rewrite that began before it has no less time
+                self._deadlines[event.turn] = time.monotonic() + self._deadline_s
+            elif isinstance(event, TurnClosed):
+                self._asked.pop(event.turn, None)
                 self._deadlines.pop(event.turn, None)
             self._outbox.put(event, arrived_ns)
         state = self._scribe.machine.state.value
@@ -291,16 +295,16 @@ class Lane:
             os.close(fd)
         if not sent:
             return Rewritten(order.sample, order.turn, order.attempt, "", "the second pass cannot be reached")
-        self._deadlines.pop(order.turn, None)  # a newer attempt is the only one, and waits longest
-        self._deadlines[order.turn] = time.monotonic() + self._deadline_s, order
+        self._asked[order.turn] = order
         return None
 
     def _patience(self) -> float | None:
-        return max(0.0, next(iter(self._deadlines.values()))[0] - time.monotonic()) if self._deadlines else None
+        return max(0.0, next(iter(self._deadlines.values())) - time.monotonic()) if self._deadlines else None
 
     def _expire(self) -> None:
         while self._deadlines and self._patience() == 0:
-            _, (_, order) = self._deadlines.popitem(last=False)
+            turn, _ = self._deadlines.popitem(last=False)
+            order = self._asked[turn]
             late = Rewritten(order.sample, order.turn, order.attempt, "", "the second pass was late")
             self._publish(self._scribe.answer(late), time.monotonic_ns())
 
