@@ -37,7 +37,12 @@ class Pieces:
     @classmethod
     def read(cls, vocabulary: Path, tokens: Path) -> Pieces:
         """bpe.vocab and tokens.txt of one model. Raises ModelError, with the line, where one cannot be read."""
-        return cls(dict(_rows(vocabulary, "\t")), {piece: int(number) for piece, number in _rows(tokens, " ")})
+        return cls(dict(_rows(vocabulary, "\t")), cls.read_numbers(tokens))
+
+    @staticmethod
+    def read_numbers(tokens: Path) -> dict[str, int]:
+        """piece → its number, of a tokens.txt. Raises as `read`."""
+        return {piece: int(number) for piece, number in _rows(tokens, " ")}
 
     def spell(self, text: str) -> tuple[str, ...]:
         """The pieces of a text, spaces and case brought to what the model has. Raises ValueError for what it cannot spell."""

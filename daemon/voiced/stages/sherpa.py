@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -55,6 +55,14 @@ STREAMING: Mapping[str, _Engine] = {
 }
 """Kinds of streaming transducer."""
 
+SPOTTING: Mapping[str, _Engine] = {
+    # keywords come with each stream, so that they may change while the model stays: its own are none
+    kind: _Engine("", _PARTS, {"keywords_file": os.devnull})
+    for kind in ("conformer", "ebranchformer", "lstm", "zipformer", "zipformer2")
+}
+"""Kinds of streaming transducer that can listen for keywords: given any other, sherpa-onnx ends the process."""
+
+
 OFFLINE: Mapping[str, _Engine] = {
     "moonshine-v2": _Engine("from_moonshine_v2", ("encoder", "decoder", "tokens")),
     "sense-voice": _Engine("from_sense_voice", ("model", "tokens"), {"use_itn": True}),
@@ -63,6 +71,8 @@ OFFLINE: Mapping[str, _Engine] = {
     "nemo-transducer": _Engine("from_transducer", _PARTS, {"model_type": "nemo_transducer"}),
 }
 """Kinds of model for a second pass."""
+
+_FAMILIES = {"OnlineRecognizer": STREAMING, "KeywordSpotter": SPOTTING, "OfflineRecognizer": OFFLINE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +83,31 @@ class Hypothesis:
     seconds: tuple[float, ...]
     """As sherpa-onnx counts, from the stream's start; `position` makes samples of them."""
     log_probabilities: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Keyword:
+    """What a spotter listens for.
+
+    name       what it is called when it is heard; no white space
+    tokens     as the model's tokens.txt has them
+    boost      added to the log-probability of each token, and once more for all when it is whole
+    threshold  the mean probability that its tokens must have
+    """
+
+    name: str
+    tokens: tuple[str, ...]
+    boost: float
+    threshold: float
+
+
+@dataclass(frozen=True, slots=True)
+class Spotted:
+    """A keyword was heard. `frame` is the output frame of its last token, counted from where the search was begun anew last: after
+    a keyword, or 1.5 s without a token. Nothing tells where that was, but it was at the beginning of a chunk."""
+
+    name: str
+    frame: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +187,41 @@ class Stream:
         return Hypothesis(tuple(result.tokens), tuple(result.timestamps), tuple(result.ys_probs))
 
 
+class Spotter:
+    """A streaming transducer that listens for keywords; one thread uses it and its streams. Raises ModelError where it cannot be loaded."""
+
+    def __init__(self, kind: str, files: Mapping[str, Path], *, provider: str, threads: int = 1) -> None:
+        self._spotter = _build("KeywordSpotter", kind, files, provider=provider, threads=threads)
+
+    def stream(self, keywords: Sequence[Keyword]) -> KeywordStream:
+        """At least one keyword. Raises ValueError for tokens that the model does not have."""
+        # its own form: a line a keyword, `/` for the line's end in a text
+        lines = (f"{' '.join(one.tokens)} :{one.boost:g} #{one.threshold:g} @{one.name}" for one in keywords)
+        return KeywordStream(self._spotter, "/".join(lines))
+
+
+class KeywordStream:
+    """Sound on its way through a Spotter."""
+
+    def __init__(self, spotter: Any, keywords: str) -> None:
+        self._spotter = spotter
+        self._stream = spotter.create_stream(keywords)
+        if self._stream is None:  # versions before 2; later ones raise ValueError
+            raise ValueError(f"Failed to encode keywords: {keywords!r}")
+
+    def accept(self, samples: Samples) -> list[Spotted | None]:
+        """Hands over int16 (n,) and decodes what is ready; for each chunk decoded what was heard in it."""
+        self._stream.accept_waveform(RATE, _as_floats(samples))
+        heard: list[Spotted | None] = []
+        while self._spotter.is_ready(self._stream):
+            self._spotter.decode_stream(self._stream)
+            result = self._spotter.keyword_spotter.get_result(self._stream)
+            heard.append(Spotted(result.keyword, round(result.timestamps[-1] / SHERPA_FRAME_S)) if result.keyword else None)
+            if result.keyword:  # without that it may take the next for the same again
+                self._spotter.reset_stream(self._stream)
+        return heard
+
+
 class OfflineEngine:
     """A model that hears the whole utterance at once; one thread uses it. Raises ModelError where it cannot be loaded."""
 
@@ -200,7 +270,7 @@ def _version() -> tuple[int, ...]:
 
 
 def _build(family: str, kind: str, files: Mapping[str, Path], *, provider: str, threads: int) -> Any:
-    engines = STREAMING if family == "OnlineRecognizer" else OFFLINE
+    engines = _FAMILIES[family]
     engine = engines.get(kind)
     if engine is None:
         raise ModelError(kind, f"not a kind of model for this role; expected one of {', '.join(sorted(engines))}")
@@ -209,7 +279,8 @@ def _build(family: str, kind: str, files: Mapping[str, Path], *, provider: str, 
     check_tokens(paths["tokens"])
     import sherpa_onnx
 
-    constructor = getattr(getattr(sherpa_onnx, family), engine.constructor, None)
+    made = getattr(sherpa_onnx, family, None)
+    constructor = getattr(made, engine.constructor, None) if engine.constructor else made
     if constructor is None:
         raise ModelError(where, f"the installed sherpa-onnx {sherpa_onnx.__version__} has no {kind}", "install a newer sherpa-onnx")
     arguments = {name: str(path) for name, path in paths.items()}
