@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from voiced.errors import ConfigError
 from voiced.segments import Hysteresis, Segment, Segmenter, SegmentRules, segments
+from voiced.settings import parse
 
 HOP = 512
 
@@ -146,3 +148,25 @@ def test_reset_forgets_the_speech_that_was_going_on() -> None:
     assert gate.step(0.4)
     gate.reset()
     assert not gate.step(0.4)
+
+
+@given(rule_sets())
+def test_whatever_the_thresholds_speech_is_left_in_silence(rules: SegmentRules) -> None:
+    """C8: an `off` that no silence goes below would keep the turn open for ever."""
+    gate = Hysteresis(rules.on, rules.off)
+    assert gate.step(1.0)
+    assert not gate.step(0.009)
+
+
+@pytest.mark.parametrize(
+    ("text", "must"),
+    [
+        ("vad:\n  on: 0.1", "f:2: vad.on: vad.off must be less than vad.on; got 0.35, 0.1; default 0.35, 0.5"),
+        ("vad:\n  off: 0.005", "f:2: vad.off: must be a number from 0.01 to 0.99; got 0.005; default 0.35"),
+    ],
+)
+def test_settings_that_would_keep_it_are_refused(text: str, must: str) -> None:
+    """C8."""
+    with pytest.raises(ConfigError) as caught:
+        parse(text, "f")
+    assert caught.value.lines == (must,)
