@@ -200,13 +200,14 @@ def choose(clips: Clips, names: Sequence[str], limit: int | None, seed: int) -> 
             f"; the first of {len(clips.left_out)} left out: {clips.left_out[0].name}: {clips.left_out[0].why}" if clips.left_out else ""
         )
         raise InputError("manifest.jsonl", f"has no clip to measure by{first}")
-    sets = {name: _draw(clips.sets[name], limit, seed) for name in chosen}
+    sets = {name: draw(clips.sets[name], limit, seed) for name in chosen}
     # a line whose set is not known might have been of any
     left_out = tuple(one for one in clips.left_out if one.set in (*chosen, "") or one.set not in clips.sets)
     return replace(clips, sets=sets, left_out=left_out, trained={name: n for name, n in clips.trained.items() if name in chosen})
 
 
-def _draw(clips: tuple[Clip, ...], limit: int | None, seed: int) -> tuple[Clip, ...]:
+def draw(clips: tuple[Clip, ...], limit: int | None, seed: int) -> tuple[Clip, ...]:
+    """At most `limit` of a set, in their order; the same seed draws the same."""
     if limit is None or limit >= len(clips):
         return clips
     # a set's draw does not depend on which other sets are measured

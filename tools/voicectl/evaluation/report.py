@@ -173,10 +173,10 @@ def head(report: Report) -> str:
     chosen = "all clips" if report.limit is None else f"at most {report.limit} clips a set"
     versions = _versions()
     libraries = ", ".join(f"{name} {versions[name]}" for name in _LIBRARIES[:2] if name in versions)
-    machine = _machine()
+    on = machine()
     return (
         f"voicectl asr eval {__version__}: {chosen}, seed {report.rules.seed}, end token from log-probability {report.rules.threshold:g}; "
-        f"{libraries}; {machine['processor']}, {machine['cores']} cores."
+        f"{libraries}; {on['processor']}, {on['cores']} cores."
     )
 
 
@@ -203,7 +203,7 @@ def document(report: Report) -> dict[str, Any]:
     return {
         "voiced": __version__,
         "versions": _versions(),
-        "machine": _machine(),
+        "machine": machine(),
         "data": str(report.data),
         "limit": report.limit,
         "seed": report.rules.seed,
@@ -255,7 +255,8 @@ def _versions() -> dict[str, str]:
     return found
 
 
-def _machine() -> Mapping[str, Any]:
+def machine() -> Mapping[str, Any]:
+    """What a figure of time was measured on: processor, architecture, cores."""
     processor = platform.processor() or platform.machine()
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()

@@ -80,10 +80,17 @@ def pause_place(samples: Samples, bounds: Bounds) -> int:
     gaps = [(after - before, (before + after) // 2) for (_, before), (after, _) in pairwise(bounds.stretches)]
     if inside := [gap for gap in gaps if first <= gap[1] < last]:
         return max(inside)[1]
+    return quietest(samples, first, last)[0]
+
+
+def quietest(samples: Samples, first: int, last: int) -> tuple[int, float]:
+    """The middle of the 60 ms that are quietest in [first, last), and their energy; `first` where it is shorter."""
     energy = np.cumsum(np.concatenate([[0.0], samples[first : max(last, first + _GAP)].astype(np.float64) ** 2]))
     if len(energy) <= _GAP:
-        return first
-    return first + _GAP // 2 + int(np.argmin(energy[_GAP:] - energy[:-_GAP]))
+        return first, float(energy[-1])
+    sums = energy[_GAP:] - energy[:-_GAP]
+    at = int(np.argmin(sums))
+    return first + _GAP // 2 + at, float(sums[at])
 
 
 def room_noise(count: int, dbfs: float, random: np.random.Generator) -> Samples:

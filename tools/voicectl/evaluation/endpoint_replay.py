@@ -1,0 +1,171 @@
+"""One turn judged again: the daemon's own turn machine on a tape, obeyed as the pipeline obeys it.
+
+What lives here: the loop of facts, events and orders, and what is measured of a turn. What must not: a model (endpoint_tape.py has the
+answers), a sum over turns (endpoint_figures.py). Sample time decides; processor time only adds up to when a person would have the text.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from voiced.api import (
+    HAND_OVER,
+    CloseTurn,
+    DropRewrite,
+    Endpoint,
+    Event,
+    Final,
+    FirstPass,
+    LikelyEnd,
+    Order,
+    Rewrite,
+    Rewritten,
+    ScoreTurn,
+    Settings,
+    SpeechProbability,
+    Stop,
+    Trigger,
+    TurnClosed,
+    TurnMachine,
+    TurnScore,
+    Words,
+    to_ms,
+    turn_rules,
+)
+
+from .endpoint_queries import Query
+from .endpoint_tape import FIRST, Library, Tape
+
+OPEN = "open"
+"""The reason of a turn that nothing closed within the sound that there is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one query.
+
+    reason          why the turn closed (CloseReason's value), or OPEN
+    rule            the endpointer's row
+    closed          position at which it closed; where it was OPEN, the end of the sound
+    cut             it closed before the speech had ended
+    likely_ms       from the end of speech to the first LikelyEnd after which the speaker did not go on
+    endpoint_ms     from the end of speech to the endpoint: sample time and what the recognizer computed then
+    final_ms        from the end of speech to the final text
+    wait_ms         of that, what came after the endpoint
+    first_pass, second_pass, final  texts; the second pass's also where it was not used
+    attempts, wasted, second_pass_ms   rewrites asked for, those dropped, and what all of them computed
+    """
+
+    reason: str
+    rule: str
+    closed: int
+    cut: bool
+    likely_ms: float | None
+    endpoint_ms: float
+    final_ms: float
+    wait_ms: float
+    first_pass: str
+    second_pass: str
+    final: str
+    attempts: int
+    wasted: int
+    second_pass_ms: float
+
+
+Rewriter = Callable[[Rewrite], tuple[str, float]]
+"""A rewrite's text, and the milliseconds that it computes."""
+
+
+class _Turn:
+    """One replay: the events so far, and what they cost. The scribe's loop (pipeline.Scribe), its stages on tape."""
+
+    def __init__(self, settings: Settings, library: Library, query: Query, tape: Tape, *, texts: bool) -> None:
+        self._machine = TurnMachine(turn_rules(settings))
+        self._library, self._query, self._tape, self._texts = library, query, tape, texts
+        self.events: list[Event] = []
+        self.rewrites: dict[int, tuple[int, float]] = {}  # attempt → asked at, computing
+        self.wasted = 0
+        self.score_ms = 0.0
+        self.closed = 0
+
+    def take(self, fact: Trigger | SpeechProbability | Words | Stop) -> bool:
+        """Whether the turn goes on."""
+        self._obey(self._machine.take(fact))
+        return not self.closed
+
+    def _obey(self, items: list[Event | Order]) -> None:
+        todo = deque(items)
+        while todo:
+            item = todo.popleft()
+            match item:
+                case CloseTurn():
+                    self.closed = item.sample
+                    if item.flush:
+                        todo.extend(self._machine.take(self._first_pass(item)))
+                case Rewrite():
+                    todo.extend(self._machine.take(self._rewritten(item)))
+                case DropRewrite():
+                    self.wasted += 1
+                case ScoreTurn():
+                    answer = self._library.score(self._tape, self._query.samples, item.first, item.last)
+                    self.score_ms = answer.compute_ms
+                    todo.extend(self._machine.take(TurnScore(item.sample, item.turn, item.last, answer.value)))
+                case Endpoint() | Final() | TurnClosed() | LikelyEnd():
+                    self.events.append(item)
+                case _:
+                    pass
+
+    def _first_pass(self, order: CloseTurn) -> FirstPass:
+        # without texts: whether it has any is all that the machine asks
+        tape, samples = self._tape, self._query.samples
+        words = self._library.first_pass(tape, samples, order.sample) if self._texts else tape.whole
+        return FirstPass(order.sample, order.turn, words.text, words.last_word, words.word_first, words.confidence)
+
+    def _rewritten(self, order: Rewrite) -> Rewritten:
+        if not self._texts:
+            self.rewrites[order.attempt] = order.sample, 0.0
+            return Rewritten(order.sample, order.turn, order.attempt, "yes")
+        answer = self._library.second_pass(self._tape, self._query.samples, max(order.first - HAND_OVER, 0), order.last)
+        self.rewrites[order.attempt] = order.sample, answer.compute_ms
+        return Rewritten(order.sample, order.turn, order.attempt, answer.value, compute_ms=answer.compute_ms)
+
+
+def replay(settings: Settings, library: Library, query: Query, tape: Tape, *, texts: bool = True) -> Outcome:
+    """Judges the query by these settings. Without `texts` no model is asked for any (a turn detector still is), and all are empty."""
+    turn = _Turn(settings, library, query, tape, texts=texts)
+    turn.take(Trigger(FIRST))
+    closed_by_itself = not all(turn.take(fact) for fact in tape.facts)
+    if not closed_by_itself:
+        turn.take(Stop(tape.samples))
+    endpoint = next((event for event in turn.events if isinstance(event, Endpoint)), None)
+    final = next((event for event in turn.events if isinstance(event, Final)), None)
+    closed = next(event for event in turn.events if isinstance(event, TurnClosed))
+    since_end = to_ms(turn.closed - query.end)
+    computed = tape.steps_ms.get(turn.closed, 0.0) + tape.flush_ms
+    if closed.reason.value == "turn detector":
+        computed += turn.score_ms
+    endpoint_ms = since_end + computed
+    final_ms = endpoint_ms
+    if final and final.attempt in turn.rewrites:
+        asked, compute_ms = turn.rewrites[final.attempt]
+        began = endpoint_ms if asked >= turn.closed else to_ms(asked - query.end) + tape.steps_ms.get(asked, 0.0)
+        final_ms = max(endpoint_ms, began + compute_ms)
+    likely = [event.sample for event in turn.events if isinstance(event, LikelyEnd)]
+    return Outcome(
+        reason=closed.reason.value if closed_by_itself else OPEN,
+        rule=endpoint.rule if endpoint and closed_by_itself else "",
+        closed=turn.closed,
+        cut=closed_by_itself and turn.closed < query.end,
+        likely_ms=to_ms(likely[-1] - query.end) if likely else None,
+        endpoint_ms=endpoint_ms,
+        final_ms=final_ms,
+        wait_ms=final_ms - endpoint_ms,
+        first_pass=final.first_pass if final and texts else "",
+        second_pass=final.second_pass if final and texts else "",
+        final=final.text if final and texts else "",
+        attempts=len(turn.rewrites),
+        wasted=turn.wasted,
+        second_pass_ms=sum(compute_ms for _, compute_ms in turn.rewrites.values()),
+    )
