@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 from .changes import adopt
 from .desk import Reloaded, Reloading
 from .errors import ConfigError, VoicedError
-from .settings import Settings
+from .settings import Settings, roles
 
 log = logging.getLogger("voiced")
 
@@ -79,3 +79,8 @@ class Reloader:
             await self._take(self.settings, held)
         self.settings, self.last = held, Reloaded((), changes.restart)
         return changes.live
+
+
+def spotted(settings: Settings) -> object:
+    """What the wake stages are made of: other thresholds load nothing that has to be tried first."""
+    return [phrase.name for phrase in settings.wake.phrases], {role: model for role, model in roles(settings).items() if "wake" in role}

@@ -30,7 +30,7 @@ from .lanestate import LaneState
 from .ledger import Ledger
 from .probe import probe
 from .publisher import Publisher
-from .reloading import Reloader
+from .reloading import Reloader, spotted
 from .rewriter import Rewriter
 from .settings import Settings, has_second_pass, roles, to_plain
 from .statistics import Statistics
@@ -312,13 +312,13 @@ class Supervisor:
         return self._reloader.settings
 
     def _phrases(self) -> tuple[str, ...]:
-        return tuple(phrase.phrase for phrase in self.settings.wake.phrases)
+        return tuple(phrase.name for phrase in self.settings.wake.phrases)
 
     async def _take(self, before: Settings, after: Settings) -> None:
         """What may fail comes first, in a process of its own; from then on everything takes them, and who cannot is begun again."""
         job = self._job | {"settings": to_plain(after)}
         begins = has_second_pass(after) and not has_second_pass(before)
-        await probe(job, ["ears"] * (before.wake.phrases != after.wake.phrases) + [SECOND_PASS] * begins)
+        await probe(job, ["ears"] * (spotted(before) != spotted(after)) + [SECOND_PASS] * begins)
         self._job, self._revision = job, self._revision + 1
         self._reloader.settings = after
         self._rewriter.adopt(job, after.second_pass)
