@@ -30,7 +30,7 @@ supervisor
 publisher
 lanestate
 captures rewriter warmup ledger hearing probe reloading
-statistics
+statistics fairqueue
 children
 batch
 runtime
@@ -41,6 +41,7 @@ ears
 stages
 sources
 turn
+turnrules guard
 endpoint wording states
 segments
 placement

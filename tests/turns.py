@@ -25,7 +25,8 @@ from voiced.events import (
     Words,
 )
 from voiced.states import State
-from voiced.turn import TurnMachine, TurnRules
+from voiced.turn import TurnMachine
+from voiced.turnrules import TurnRules
 from voiced.units import RATE
 
 HOP = 512
@@ -63,6 +64,7 @@ def turn_rules(end_token: bool = True, second_pass: bool = True, /, **rules: flo
         turn_detector=False,
         second_pass=second_pass,
         speculative=True,
+        guard=False,
     )
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from .audio import Ring, Samples
 from .ears import VAD_HOP, WAKE_HOP, Ears, Spotting
 from .endpoint import Endpointer
-from .events import Rewrite, Rewritten
+from .events import DropRewrite, Rewrite, Rewritten
 from .models import Library
 from .pipeline import RING_SECONDS, Pipeline, Rules, Scribe
 from .placement import provider_options
@@ -27,7 +27,7 @@ from .stages.transducer import Transducer
 from .stages.turn_detector import TurnDetector
 from .stages.vad import Vad
 from .stages.wake import Crossing, SpeechVerifier, Stage1
-from .turn import TurnRules
+from .turnrules import TurnRules
 from .units import RATE, to_samples
 
 Say = Callable[[str], None]
@@ -86,6 +86,7 @@ def scribe(
     rewrite: Callable[[Rewrite, Samples], Rewritten | None],
     rest: Callable[[int], None],
     *,
+    drop: Callable[[DropRewrite], None] = lambda _: None,
     lane: str = "",
     first_turn: int = 1,
     turn_step: int = 1,
@@ -106,7 +107,9 @@ def scribe(
         threads=settings.transducer.threads,
     )
     transducer.warm_up()
-    return Scribe(ring, transducer, rewrite, rest, rules(settings, library, say, lane=lane), first_turn=first_turn, turn_step=turn_step)
+    return Scribe(
+        ring, transducer, rewrite, rest, rules(settings, library, say, lane=lane), drop=drop, first_turn=first_turn, turn_step=turn_step
+    )
 
 
 def rules(settings: Settings, library: Library, say: Say, before: Rules | None = None, *, lane: str = "") -> Rules:
@@ -151,7 +154,8 @@ def answer(stage: SecondPass, sample: int, turn: int, attempt: int, sound: Sampl
         text, failure = stage.decode(sound), ""
     except Exception as error:  # its type is the library's own business; the turn keeps its first-pass text
         text, failure = "", f"the second pass failed: {type(error).__name__}"
-    return Rewritten(sample, turn, attempt, text, failure, round((time.perf_counter_ns() - began) / 1e6, 3))
+    compute_ms = round((time.perf_counter_ns() - began) / 1e6, 3)
+    return Rewritten(sample, turn, attempt, text, failure, compute_ms, None if failure else stage.log_probability)
 
 
 def _second_pass_provider(settings: Settings, runtime_dir: Path) -> str:
@@ -187,6 +191,7 @@ def turn_rules(settings: Settings, lane: str = "") -> TurnRules:
         turn_detector=endpoint.turn_detector != "off",
         second_pass=has_second_pass(settings),
         speculative=settings.second_pass.speculative,
+        guard=settings.second_pass.guard,
     )
 
 

@@ -149,6 +149,7 @@ class Rewritten:
     text: str
     failure: str = ""
     compute_ms: float = 0.0
+    log_probability: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,6 +271,7 @@ class Final:
                  where it gives none
     attempt      the Rewrite of this turn whose answer it waited for: 2 and more where the speaker went on after a LikelyEnd; 0 for none
     flicker      how often the first pass took back what a Partial had called stable
+    refused      why the guard does not believe the second pass's text (guard.Refused's value), empty where it does; `note` has the figures
     """
 
     sample: int
@@ -284,6 +286,7 @@ class Final:
     confidence: float | None = None
     attempt: int = 0
     flicker: int = 0
+    refused: str = ""
 
 
 @dataclass(frozen=True, slots=True)

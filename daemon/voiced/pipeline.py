@@ -41,7 +41,8 @@ from .events import (
 )
 from .stages.wake import Phrase, Verifier
 from .states import State
-from .turn import TurnMachine, TurnRules
+from .turn import TurnMachine
+from .turnrules import TurnRules
 from .units import RATE, to_samples
 
 RING_SECONDS = 60
@@ -121,7 +122,13 @@ class Scribe:
     def statistics(self) -> dict[str, float]:
         """What its stages count, by `<stage>_<name>`. From any thread."""
         rules = self._rules
-        stages = {"turns": self.machine, "transducer": self._transducer, "verifier": rules.verifier, "turn_detector": rules.turn_detector}
+        stages = {
+            "turns": self.machine,
+            "guard": self.machine.guard,
+            "transducer": self._transducer,
+            "verifier": rules.verifier,
+            "turn_detector": rules.turn_detector,
+        }
         return counts(stages)
 
     def reset(self) -> None:

@@ -141,11 +141,12 @@ class SecondPassSettings:
 
     enabled: bool = knob(True, "Rewrite finished turns with the second-pass model.", live=True)
     speculative: bool = knob(True, "Begin at the first sign of an end, and again if the speaker goes on.", live=True)
+    guard: bool = knob(True, "Believe its text only where speech, sense and the first pass allow it.", live=True)
     deadline_ms: float = knob(3000.0, "The first pass's text is final when the second is not done by then.", low=50, high=60_000, live=True)
     threads: int = knob(1, "Threads of its model.", low=1, high=64)
     lead_pad_ms: float = knob(100.0, "Sound kept before the first speech.", low=0, high=2000, live=True)
     tail_pad_ms: float = knob(200.0, "Sound kept after the last speech.", low=0, high=2000, live=True)
-    queue: int = knob(4, "Turns that may wait for it; one more keeps its first-pass text.", low=1, high=64)
+    queue: int = knob(4, "Lanes that may wait for it, a turn each; one more keeps its first-pass text.", low=1, high=64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -401,9 +402,8 @@ def parse(text: str, name: str, on: str = "") -> Settings:
 def inherited(found: Settings, written: Collection[str]) -> Settings:
     """What a file leaves to a profile, or for a lane to the file's own section, filled in; `written`: the keys that it has."""
     endpoint, of_lanes = inherit(found.endpoint, [lane.endpoint for lane in found.lanes], written)
-    return replace(
-        found, endpoint=endpoint, lanes=tuple(replace(lane, endpoint=own) for lane, own in zip(found.lanes, of_lanes, strict=True))
-    )
+    lanes = zip(found.lanes, of_lanes, strict=True)
+    return replace(found, endpoint=endpoint, lanes=tuple(replace(lane, endpoint=own) for lane, own in lanes))
 
 
 def _all(mistakes: list[Any], name: str) -> ConfigError:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, fields, replace
 
-from .endpoint import SCORE_MARKS_MS, Counts, Decision, Endpointer
+from .endpoint import SCORE_MARKS_MS, Counts, Decision
 from .events import (
     AudioLost,
     Cancel,
@@ -45,9 +45,11 @@ from .events import (
     Wake,
     Words,
 )
+from .guard import Guard, Heard
 from .segments import Hysteresis
 from .states import Cue, State, next_state
-from .units import to_samples
+from .turnrules import TurnRules, TurnStatistics
+from .units import RATE, to_samples
 from .wording import Stable, ends_open
 
 PHRASE_TAIL_MS = 300
@@ -86,6 +88,7 @@ class _Turn:
     """A turn until its final is out. Positions in samples.
 
     run           where the burst of speech began that is going on
+    speech        samples of speech, the pauses between left out
     attempts      rewrites asked for so far
     marks, score  a turn detector's questions in the silence that goes on, and its last answer
     asked         the attempt whose answer is the final; 0 before that is known
@@ -96,6 +99,7 @@ class _Turn:
     words: Words
     stable: Stable
     run: int | None = None
+    speech: int = 0
     speech_first: int | None = None
     speech_end: int | None = None
     likely: _Likely | None = None
@@ -106,46 +110,6 @@ class _Turn:
     asked: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class TurnRules:
-    """How a turn is judged: all of the machine that a reload may change.
-
-    end_token      an end token counts
-    open_ends      an English text that ends open is waited for
-    turn_detector  there is one to be asked
-    second_pass    finished turns are rewritten
-    speculative    from the first sign of an end on
-    """
-
-    endpointer: Endpointer
-    vad_on: float
-    vad_off: float
-    vad_hop: int
-    min_speech_ms: float
-    lead_pad_ms: float
-    tail_pad_ms: float
-    end_token: bool
-    open_ends: bool
-    turn_detector: bool
-    second_pass: bool
-    speculative: bool
-
-
-@dataclass(frozen=True, slots=True)
-class TurnStatistics:
-    turns: int
-    likely_ends: int
-    resumed: int
-    """Likely ends after which the speaker went on."""
-    rewrites: int
-    speculated: int
-    """Finals whose rewrite had begun before their turn closed."""
-    wasted: int
-    """Rewrites that were dropped."""
-    flicker: int
-    """Times that a first pass took back what a partial had called stable."""
-
-
 class TurnMachine:
     """Feed it facts in the order of their samples; it gives events to publish and orders to obey, in order."""
 
@@ -154,6 +118,7 @@ class TurnMachine:
         self._marks = tuple(to_samples(mark) for mark in SCORE_MARKS_MS)
         self._first_turn, self._turn_step = first_turn, turn_step
         self._turn: _Turn | None = None
+        self.guard = Guard()
         self.adopt(rules)
         self.reset()
 
@@ -218,7 +183,7 @@ class TurnMachine:
             case Shutdown():
                 done = self._close(CloseReason.SHUTDOWN)
                 for turn in [turn for turn in self._pending.values() if turn.asked]:
-                    done += self._finish(turn, "", "shutting down")
+                    done += self._finish(turn, Rewritten(fact.sample, turn.id, turn.asked, "", "shutting down"))
                 return done
 
     # ── the open turn ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -256,6 +221,7 @@ class TurnMachine:
             if turn.speech_first is None:
                 turn.speech_first = max(turn.run, turn.first)
                 done.append(SpeechStarted(fact.sample, turn.id))
+            turn.speech += fact.sample - max(turn.run, turn.first, turn.speech_end or 0)
             turn.speech_end = fact.sample
             turn.marks, turn.score = 0, None
             done += self._resume(turn)
@@ -364,6 +330,7 @@ class TurnMachine:
             return [*self._drop(turn), CloseTurn(self._now, turn.id, flush=False), told]
         if turn.run is not None and turn.run > turn.first:  # closed from outside in the middle of a word: it belongs to the turn
             turn.speech_first = turn.run if turn.speech_first is None else turn.speech_first
+            turn.speech += last - max(turn.run, turn.speech_end or 0)
             turn.speech_end = last
         turn.closing = _Closing(last, reason, decision or Decision(reason, "", {}))
         self._pending[turn.id] = turn
@@ -387,7 +354,7 @@ class TurnMachine:
         told = Endpoint(self._now, turn.id, closing.reason, speech_end, fact.text, closing.decision.rule, dict(closing.decision.margins))
         if not self._rules.second_pass or closing.reason is CloseReason.SHUTDOWN:
             note = "shutting down" if self._rules.second_pass else "no second pass"
-            return [told, *self._drop(turn), *self._finish(turn, "", note)]
+            return [told, *self._drop(turn), *self._finish(turn, Rewritten(self._now, turn.id, 0, "", note))]
         likely = turn.likely
         if likely and likely.attempt and self._holds(turn, likely):
             turn.asked = likely.attempt
@@ -402,20 +369,22 @@ class TurnMachine:
         if turn is None:  # late: its final is out already
             return []
         if turn.asked == fact.attempt:
-            note = fact.failure or ("" if fact.text else "the second pass heard nothing")
-            return self._finish(turn, fact.text, note, fact.compute_ms)
+            return self._finish(turn, fact)
         if turn.likely and turn.likely.attempt == fact.attempt and not turn.likely.answer:
             turn.likely.answer = fact
         return []
 
-    def _finish(self, turn: _Turn, second: str, note: str, compute_ms: float = 0.0) -> list[Event | Order]:
+    def _finish(self, turn: _Turn, answer: Rewritten) -> list[Event | Order]:
         del self._pending[turn.id]
         closing, first = turn.closing, turn.words
         assert closing is not None
-        text, source = (first.text, TextSource.FIRST_PASS) if note else (second, TextSource.SECOND_PASS)
-        measured = {"second_pass_ms": compute_ms} if compute_ms else {}
-        extra = (second, first.word_first, first.confidence, turn.asked, turn.stable.flicker)
-        return [
-            Final(self._now, turn.id, text, source, first.text, note, measured, *extra),
-            TurnClosed(self._now, turn.id, closing.reason, turn.first, closing.last),
-        ]
+        words_s = 0.0 if first.last_word is None or not first.word_first else (first.last_word - first.word_first[0]) / RATE
+        heard = Heard(first.text, first.confidence, turn.speech / RATE, words_s)
+        verdict = self.guard.judge(answer, heard, second_pass=self._rules.second_pass, strict=self._rules.guard)
+        closed = TurnClosed(self._now, turn.id, CloseReason.NO_TEXT if verdict.noise else closing.reason, turn.first, closing.last)
+        if verdict.noise:
+            return [closed]
+        text, source = (first.text, TextSource.FIRST_PASS) if verdict.note else (answer.text, TextSource.SECOND_PASS)
+        measured = {"second_pass_ms": answer.compute_ms} if answer.compute_ms else {}
+        extra = (answer.text, first.word_first, first.confidence, turn.asked, turn.stable.flicker, verdict.refused)
+        return [Final(self._now, turn.id, text, source, first.text, verdict.note, measured, *extra), closed]
