@@ -1,9 +1,11 @@
-"""The second-pass process as the main process sees it: one queue for all lanes, bounded, in the order asked.
+"""The second-pass process as the main process sees it: one queue for all lanes, bounded, and what was computed for nothing.
 
-What lives here: who waits, who is being decoded, and that each request is answered exactly once, whatever happens to the
-process. What must not: the text, the deadline (the lane has it), the model.
+What lives here: who is being decoded, and that each request that somebody still waits for is answered exactly once, whatever happens to
+the process. What must not: who is next (fairqueue.py), the text, the deadline (the lane has it), the model.
 
-One request at a time is with the process, so that its death costs that one alone; the others wait here for its successor.
+One request at a time is with the process, so that its death costs that one alone; the others wait here for its successor. A lane begins
+requests before it knows that its turn is over, and takes them back when the speaker goes on: one that waits goes at once, one that runs is
+computed to its end and nobody hears of it.
 """
 
 from __future__ import annotations
@@ -11,15 +13,15 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections import deque
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from . import wire
 from .children import START_SECONDS, Backoff, Child
 from .desk import PlacementRow
 from .events import Rewritten, decode
+from .fairqueue import FairQueue, Request
 from .settings import SecondPassSettings
 
 log = logging.getLogger("voiced")
@@ -29,20 +31,15 @@ HUNG_SECONDS = 5.0
 the model in memory, and a new one would begin by loading it."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Request:
-    lane: str
-    turn: int
-    attempt: int
-    sample: int
-    fd: int
-    """The turn's sound (wire.share); ours until it is answered."""
+COUNTS = ("started", "done", "dropped", "wasted", "superseded", "refused", "restarts")
+"""Requests: given to the process, and answered by it; taken back while they waited, and when they ran or were answered (computed for
+nothing); whose place a newer one took; that found the queue full. And the process's successors."""
 
 
 class Rewriter:
     """Runs in main's loop.
 
-    settings   how many requests may wait (one more is answered at once with a failure), and when the lanes give one up
+    settings   how many lanes may wait (one more is answered at once with a failure), and when the lanes give one up
     answered   called with a lane's name and its answer
     failed     called with (child, line, exit code) when the process says it cannot be made ready, with ("", 0) when it ended
     """
@@ -58,15 +55,18 @@ class Rewriter:
         self._answered, self._failed, self._later = answered, failed, later
         self._wanted = False
         self.adopt(job, settings)
-        self._waiting: deque[_Request] = deque()
-        self._running: _Request | None = None
+        self._waiting = FairQueue()
+        self._running: Request | None = None
+        self._stale = False  # nobody waits for the running one
+        self._given: dict[str, Rewritten] = {}  # by lane: its last answer, which it may still take back
         self._child: Child | None = None
         self._backoff = Backoff(0.2, 5.0)
         self._closing = False
         self._on_ready: Callable[[], None] = lambda: None
         self.ready = False
         self.rows: list[PlacementRow] = []
-        self._counts = {"second_pass_restarts": 0, "second_pass_refused": 0, "second_pass_done": 0}
+        self._counts: Counter[str] = Counter(dict.fromkeys(COUNTS, 0))
+        self._wasted_ms = 0.0
 
     def adopt(self, job: dict[str, Any], settings: SecondPassSettings) -> None:
         """Takes settings, for the next request and the next process."""
@@ -103,46 +103,66 @@ class Rewriter:
     def children(self) -> list[Child]:
         return [self._child] if self._child else []
 
-    def ask(self, lane: str, turn: int, attempt: int, sample: int, fd: int) -> None:
-        """Takes over `fd`."""
-        request = _Request(lane, turn, attempt, sample, fd)
+    def ask(self, request: Request) -> None:
+        """Takes over its `fd`."""
         if not self._wanted:
             self._answer(request, "there is no second pass")
             return
-        if len(self._waiting) >= self._queue:
-            self._counts["second_pass_refused"] += 1
+        if len(self._waiting) >= self._queue and not self._waiting.has(request.lane):
+            self._counts["refused"] += 1
             self._answer(request, "the second pass has too much to do")
             return
-        self._waiting.append(request)
+        before = self._waiting.put(request)
+        if before:
+            self._counts["superseded"] += 1
+            self._answer(before, "a newer turn took its place in the queue")
         self._next()
+
+    def drop(self, lane: str, turn: int, attempt: int) -> None:
+        """Nobody waits for that one any more: where it waits it goes, where it runs or was answered its time is counted as wasted."""
+        waiting = self._waiting.drop(lane, turn, attempt)
+        if waiting:
+            self._counts["dropped"] += 1
+            os.close(waiting.fd)
+        elif _is(self._running, lane, turn, attempt):
+            self._stale = True
+        elif (given := self._given.get(lane)) and (given.turn, given.attempt) == (turn, attempt):
+            self._waste(self._given.pop(lane))
 
     def forget(self, lane: str | None) -> None:
         """Drops what a lane waits for (None: all lanes): it is gone."""
-        for request in [request for request in self._waiting if lane in (None, request.lane)]:
-            self._waiting.remove(request)
+        for request in self._waiting.forget(lane):
             os.close(request.fd)
+        if self._running and lane in (None, self._running.lane):
+            self._stale = True
 
     def numbers(self) -> dict[str, float]:
-        return {**self._counts, "second_pass_waiting": len(self._waiting)}
+        counts = {f"second_pass_{name}": float(count) for name, count in self._counts.items()}
+        return {**counts, "second_pass_wasted_s": round(self._wasted_ms / 1000, 3), "second_pass_waiting": len(self._waiting)}
+
+    def _waste(self, answer: Rewritten) -> None:
+        self._counts["wasted"] += 1
+        self._wasted_ms += answer.compute_ms
 
     def _next(self) -> None:
         if self._child and not (self._wanted or self._running or self._waiting):
             self._child.kill()
-        if self._running or not self._waiting or not self.ready or self._child is None:
+        if self._running or not self.ready or self._child is None or not (request := self._waiting.take()):
             return
-        request = self._running = self._waiting.popleft()
+        self._running, self._stale = request, False
+        self._counts["started"] += 1
         body = {"lane": request.lane, "turn": request.turn, "attempt": request.attempt, "sample": request.sample}
         if not self._child.send(body, (request.fd,)):
             self._child.kill()  # it has one request at a time: a full socket means that it does not read
         self._later(self._hung_s, lambda: self._end_hung(request))
 
-    def _end_hung(self, request: _Request) -> None:
+    def _end_hung(self, request: Request) -> None:
         """Its exit answers the request, and a new process takes the next."""
         if self._running is request and self._child:
             log.error("the second pass has not answered for %.1f s; it is killed", self._hung_s)
             self._child.kill()
 
-    def _answer(self, request: _Request, failure: str) -> None:
+    def _answer(self, request: Request, failure: str) -> None:
         os.close(request.fd)
         self._answered(request.lane, Rewritten(request.sample, request.turn, request.attempt, "", failure))
 
@@ -153,17 +173,26 @@ class Rewriter:
                 self.ready = True
                 self.rows = [PlacementRow.from_plain(row) for row in rows]
                 self._on_ready()
-            case {"rewritten": plain, "lane": lane}:
-                if self._running:
-                    os.close(self._running.fd)
-                    self._running = None
-                    self._counts["second_pass_done"] += 1
+            case {"rewritten": plain}:
                 answer = decode(plain)
                 assert isinstance(answer, Rewritten)
-                self._answered(lane, answer)
+                self._done(answer)
             case {"failed": line, "exit": code}:
                 self._failed(child, line, code)
         self._next()
+
+    def _done(self, answer: Rewritten) -> None:
+        """The process answers for the one request that it has."""
+        running, self._running = self._running, None
+        if running is None:
+            return
+        os.close(running.fd)
+        self._counts["done"] += 1
+        if self._stale:
+            self._waste(answer)
+            return
+        self._given[running.lane] = answer
+        self._answered(running.lane, answer)
 
     def _exited(self, child: Child) -> None:
         self._child, self.ready, self.rows = None, False, []
@@ -173,5 +202,9 @@ class Rewriter:
         if self._closing or not (self._wanted or self._waiting):
             return
         self._failed(child, "", 0)
-        self._counts["second_pass_restarts"] += 1
+        self._counts["restarts"] += 1
         self._later(self._backoff.delay(time.monotonic() - child.started), self._spawn)
+
+
+def _is(request: Request | None, lane: str, turn: int, attempt: int) -> bool:
+    return request is not None and (request.lane, request.turn, request.attempt) == (lane, turn, attempt)

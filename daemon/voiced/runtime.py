@@ -26,7 +26,22 @@ from .audio import Samples
 from .desk import PlacementRow
 from .ears import Ears, Heard, Spotting
 from .errors import InputError, InternalError, VoicedError
-from .events import AudioLost, Cancel, Endpoint, Event, Partial, Rewrite, Rewritten, Shutdown, Stop, Trigger, TurnClosed, decode, encode
+from .events import (
+    AudioLost,
+    Cancel,
+    DropRewrite,
+    Endpoint,
+    Event,
+    Partial,
+    Rewrite,
+    Rewritten,
+    Shutdown,
+    Stop,
+    Trigger,
+    TurnClosed,
+    decode,
+    encode,
+)
 from .journal import trace
 from .models import default_library
 from .pipeline import Rules, Scribe
@@ -245,6 +260,7 @@ class Lane:
             self._say,
             self._rewrite,
             self._ears.rest,
+            drop=self._drop,
             lane=self._lane.name,
             first_turn=self._job["first_turn"],
             turn_step=self._job["turn_step"],
@@ -297,6 +313,9 @@ class Lane:
             return Rewritten(order.sample, order.turn, order.attempt, "", "the second pass cannot be reached")
         self._asked[order.turn] = order
         return None
+
+    def _drop(self, order: DropRewrite) -> None:
+        self._link.send({"drop": order.turn, "attempt": order.attempt})
 
     def _patience(self) -> float | None:
         return max(0.0, next(iter(self._deadlines.values())) - time.monotonic()) if self._deadlines else None

@@ -25,6 +25,7 @@ from .children import START_SECONDS, Child, Timers, wait_ended
 from .desk import News, PlacementRow, Published, Snapshot
 from .errors import ModelError, VoicedError
 from .events import CloseReason, Event, Rewritten, decode, encode
+from .fairqueue import Request
 from .hearing import Hearing, Verdict
 from .lanestate import LaneState
 from .ledger import Ledger
@@ -164,7 +165,9 @@ class Supervisor:
                 lane.state = state
                 self._publisher.tell_lane(lane)
             case {"rewrite": turn, "attempt": attempt, "sample": sample}:
-                self._rewriter.ask(child.name, turn, attempt, sample, message.fds[0])
+                self._rewriter.ask(Request(child.name, turn, attempt, sample, message.fds[0]))
+            case {"drop": turn, "attempt": attempt}:
+                self._rewriter.drop(child.name, turn, attempt)
             case {"adopted": revision}:
                 child.loading = ""
                 if revision == lane.revision:

@@ -1,0 +1,193 @@
+"""The queue of the second pass around a process that is scripted here: who is answered, what was computed for nothing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from voiced import rewriter, wire
+from voiced.events import Rewritten, encode
+from voiced.fairqueue import Request
+from voiced.rewriter import Rewriter
+from voiced.settings import SecondPassSettings
+
+
+class Process:
+    """What a Child is to the rewriter; `given` is what it was asked."""
+
+    def __init__(self, role: str, name: str, job: Any, said: Callable[[Any, wire.Message], None], exited: Callable[[Any], None]) -> None:
+        self.given: list[dict[str, Any]] = []
+        self.started = self.heard = 0.0
+        self.loading = ""
+        self._said, self._exited = said, exited
+
+    def send(self, body: dict[str, Any], fds: tuple[int, ...] = ()) -> bool:
+        self.given.append(body)
+        return True
+
+    def kill(self) -> None:
+        self._exited(self)
+
+    def say(self, body: dict[str, Any]) -> None:
+        self._said(self, wire.Message(body, ()))
+
+
+class World:
+    """A rewriter, the process that it started last, and the answers that lanes got."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, queue: int = 4) -> None:
+        self.processes: list[Process] = []
+        monkeypatch.setattr(rewriter, "Child", self._child)
+        self.answers: list[tuple[str, Rewritten]] = []
+        self.later: list[Callable[[], None]] = []
+        self.fds: list[int] = []
+        settings = SecondPassSettings(queue=queue)
+        self.rewriter = Rewriter(
+            {}, settings, lambda lane, answer: self.answers.append((lane, answer)), lambda *_: None, lambda _, call: self.later.append(call)
+        )
+        self.rewriter.start()
+        self.process.say({"ready": []})
+
+    def _child(self, *arguments: Any) -> Process:
+        self.processes.append(Process(*arguments))
+        return self.processes[-1]
+
+    @property
+    def process(self) -> Process:
+        return self.processes[-1]
+
+    def ask(self, lane: str, turn: int, attempt: int = 1) -> None:
+        fd = os.open(os.devnull, os.O_RDONLY)
+        self.fds.append(fd)
+        self.rewriter.ask(Request(lane, turn, attempt, 100 * turn, fd))
+
+    def answer(self, text: str = "yes", compute_ms: float = 50.0) -> None:
+        """The process answers what it has."""
+        asked = self.process.given[-1]
+        answer = Rewritten(asked["sample"], asked["turn"], asked["attempt"], text, compute_ms=compute_ms)
+        self.process.say({"rewritten": encode(answer), "lane": asked["lane"]})
+
+    def given(self) -> list[tuple[str, int, int]]:
+        return [(body["lane"], body["turn"], body["attempt"]) for body in self.process.given]
+
+    def told(self) -> list[tuple[str, int, int, str, str]]:
+        return [(lane, one.turn, one.attempt, one.text, one.failure) for lane, one in self.answers]
+
+    def count(self, name: str) -> float:
+        return self.rewriter.numbers()[f"second_pass_{name}"]
+
+    def open_fds(self) -> int:
+        return sum(_is_open(fd) for fd in self.fds)
+
+
+def _is_open(fd: int) -> bool:
+    try:
+        os.fstat(fd)
+    except OSError:
+        return False
+    return True
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    made = World(monkeypatch)
+    yield made
+    made.rewriter.close()
+    assert made.open_fds() == 0, "a turn's sound is held for ever"
+
+
+def test_one_runs_and_one_waits_a_lane_and_lanes_take_turns(world: World) -> None:
+    for lane, turn in (("a", 1), ("a", 2), ("b", 9)):
+        world.ask(lane, turn)
+    assert world.given() == [("a", 1, 1)]
+    for _ in range(3):
+        world.answer()
+    assert world.given() == [("a", 1, 1), ("b", 9, 1), ("a", 2, 1)]
+    assert [one[:2] for one in world.told()] == [("a", 1), ("b", 9), ("a", 2)]
+    assert (world.count("started"), world.count("done"), world.count("wasted")) == (3, 3, 0)
+
+
+def test_a_newer_turn_takes_the_waiting_ones_place_and_the_older_is_told(world: World) -> None:
+    world.ask("a", 1)
+    world.ask("a", 2)
+    world.ask("a", 3)
+    assert world.told() == [("a", 2, 1, "", "a newer turn took its place in the queue")]
+    assert (world.count("superseded"), world.count("waiting"), world.open_fds()) == (1, 1, 2)
+
+
+def test_what_waits_and_is_taken_back_is_never_computed(world: World) -> None:
+    world.ask("b", 1)
+    world.ask("a", 1, attempt=1)
+    world.rewriter.drop("a", 1, 1)
+    world.ask("a", 1, attempt=2)
+    world.answer()
+    world.answer("all of it")
+    assert world.given() == [("b", 1, 1), ("a", 1, 2)]
+    assert world.told()[-1] == ("a", 1, 2, "all of it", "")
+    assert (world.count("dropped"), world.count("wasted"), world.count("wasted_s")) == (1, 0, 0)
+
+
+def test_what_runs_and_is_taken_back_is_heard_by_nobody_and_counted(world: World) -> None:
+    world.ask("a", 1, attempt=1)
+    world.rewriter.drop("a", 1, 1)
+    world.ask("a", 1, attempt=2)
+    world.answer("half", compute_ms=80.0)
+    world.answer("whole", compute_ms=90.0)
+    assert world.told() == [("a", 1, 2, "whole", "")]
+    assert (world.count("started"), world.count("done"), world.count("wasted"), world.count("wasted_s")) == (2, 2, 1, 0.08)
+
+
+def test_what_was_answered_and_is_taken_back_was_computed_for_nothing(world: World) -> None:
+    world.ask("a", 1)
+    world.answer(compute_ms=120.0)
+    world.rewriter.drop("a", 1, 1)
+    world.rewriter.drop("a", 1, 1)  # again, and of another: nothing
+    world.rewriter.drop("b", 7, 1)
+    assert (world.count("wasted"), world.count("wasted_s")) == (1, 0.12)
+
+
+def test_a_full_queue_refuses_another_lane_but_not_a_newer_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(monkeypatch, queue=2)
+    for lane in "abcd":
+        world.ask(lane, 1)
+    assert world.told() == [("d", 1, 1, "", "the second pass has too much to do")]
+    world.ask("b", 1, attempt=2)
+    assert world.told()[-1] == ("b", 1, 1, "", "a newer turn took its place in the queue")
+    assert (world.count("refused"), world.count("superseded"), world.count("waiting")) == (1, 1, 2)
+    world.rewriter.close()
+    assert world.open_fds() == 0
+
+
+def test_a_death_costs_the_running_request_alone(world: World) -> None:
+    world.ask("a", 1)
+    world.ask("b", 2)
+    world.process.kill()
+    assert world.told() == [("a", 1, 1, "", "the second pass died")]
+    world.later[-1]()  # its successor
+    world.process.say({"ready": []})
+    world.answer("heard")
+    assert world.told()[-1] == ("b", 2, 1, "heard", "")
+    assert world.count("restarts") == 1
+
+
+def test_a_process_that_hangs_is_ended_and_the_next_is_asked(world: World) -> None:
+    world.ask("a", 1)
+    world.ask("b", 2)
+    world.later[0]()  # so long after the deadline
+    assert world.told() == [("a", 1, 1, "", "the second pass died")]
+    world.later[-1]()
+    world.process.say({"ready": []})
+    assert world.given() == [("b", 2, 1)]
+
+
+def test_a_lane_that_is_gone_gets_no_answer(world: World) -> None:
+    world.ask("a", 1)
+    world.ask("a", 2)
+    world.ask("b", 3)
+    world.rewriter.forget("a")
+    world.answer()
+    world.answer()
+    assert [one[:2] for one in world.told()] == [("b", 3)]
+    assert world.count("wasted") == 1
