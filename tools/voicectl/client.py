@@ -37,7 +37,14 @@ LOOK_AGAIN_S = 0.5
 """Between two looks for a bus that is not there yet."""
 
 SPOKEN_TO_THE_END = frozenset(
-    (CloseReason.END_TOKEN, CloseReason.SILENCE, CloseReason.TOO_LONG, CloseReason.STOPPED, CloseReason.AUDIO_LOST)
+    (
+        CloseReason.END_TOKEN,
+        CloseReason.TURN_DETECTOR,
+        CloseReason.SILENCE,
+        CloseReason.TOO_LONG,
+        CloseReason.STOPPED,
+        CloseReason.AUDIO_LOST,
+    )
 )
 """How turns close whose text is what somebody meant to say. The text of others (shutdown, restarted) may be half a command."""
 
