@@ -414,7 +414,7 @@ def build(library: Library, runtime_dir: Path) -> Iterator[Build]:
     model = found.model
     transducer = Transducer(
         model.kind, found.files, frame_ms=model.frame_ms, lookahead_ms=model.lookahead_ms, chunk_ms=model.chunk_ms,
-        tail_ms=model.tail_ms, end_token=model.end_token, provider=provider(runtime_dir),
+        tail_ms=model.tail_ms, end_token=model.end_token, provider=provider(runtime_dir), lead_in_ms=SETTINGS.transducer.lead_in_ms,
     )  # fmt: skip
     ring = assembly.new_ring()
     ears = assembly.ears(SETTINGS, library, ring, lambda _: None)

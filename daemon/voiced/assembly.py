@@ -104,6 +104,7 @@ def scribe(
         tail_ms=facts.tail_ms,
         end_token=facts.end_token,
         provider=provider(runtime_dir),
+        lead_in_ms=settings.transducer.lead_in_ms,
         threads=settings.transducer.threads,
     )
     transducer.warm_up()

@@ -45,6 +45,11 @@ from .turn import TurnMachine
 from .turnrules import TurnRules
 from .units import RATE, to_samples
 
+HAND_OVER = to_samples(50)
+"""A turn's words are listened for from so long before it begins. With the lead-in of silence, 75 ms of the query cut off cost a word that
+begins with a plosive and 50 do not, and 150 ms of the phrase before it are not heard as words: so either way there is room for an end
+of the phrase that is told 100 ms off (`voicectl selftest handover`)."""
+
 RING_SECONDS = 60
 """The longest turn (30 s), the pre-roll before it, and the seconds that the scribe may lag behind the ears (runtime.HEARD_LIMIT)."""
 
@@ -231,9 +236,10 @@ class Scribe:
             item = todo.popleft()
             match item:
                 case OpenTurn(first=first):
+                    first = max(first - HAND_OVER, self._ring.first)
                     self._transducer.start(first)
                     self._transducer_ns = 0
-                    self._fed = max(first, self._ring.first)
+                    self._fed = first
                     for window in self._windows:
                         todo.extend(self.machine.take(window))
                     self._windows.clear()
@@ -243,7 +249,8 @@ class Scribe:
                     self._transducer.reset()
                     self._fed = None
                 case Rewrite(first=first, last=last):
-                    answer = self._rewrite(item, self._held(first, last))
+                    first = max(first - HAND_OVER, self._ring.first)
+                    answer = self._rewrite(replace(item, first=first), self._held(first, last))
                     if answer:
                         todo.extend(self.machine.take(answer))
                 case DropRewrite():

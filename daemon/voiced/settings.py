@@ -133,6 +133,7 @@ class TransducerSettings:
 
     threads: int = knob(1, "Threads of a lane's recognizer.", low=1, high=8)
     end_token: bool = knob(True, "Use the end token of a model that has one.", live=True)
+    lead_in_ms: float = knob(160, "Silence heard before a turn, or a first word that begins at once is misheard.", low=0, high=1000)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from voiced.api import __version__, run_command
 
-from . import asr, client, models, vad, wake, why
+from . import asr, client, models, selftest, vad, wake, why
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -109,6 +109,13 @@ def parser() -> argparse.ArgumentParser:
         one = verbs.add_parser(name, help=does, description=f"{does[0].upper()}{does[1:]}.")
         one.set_defaults(command=command)
         options(one)
+
+    does = "phrase and query in one breath, at several gaps and with a slow second stage: is a word lost?"
+    family = commands.add_parser("selftest", help="prove what is promised", description="Prove what is promised.")
+    verbs = family.add_subparsers(metavar="handover", required=True)
+    one = verbs.add_parser("handover", help=does, description=f"{does[0].upper()}{does[1:]}")
+    one.set_defaults(command=selftest.handover)
+    selftest.handover_arguments(one)
     return top
 
 
