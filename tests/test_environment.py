@@ -120,8 +120,8 @@ def test_every_requirement_is_pinned_within_its_range() -> None:
     ("plan", "said"),
     [
         ("exit 1", "has no wheel for this machine here; its tests skip"),
-        ("""echo '{"metadata": {"name": "nvidia-cublas"}}'""", "would bring a graphics card's libraries from here; its tests skip"),
-        ("""echo '{"metadata": {"name": "torch"}}'""", "installing the extra train (once)"),
+        ("""echo '{"metadata": {"name": "nvidia-cublas"}}' >"$PLAN" """, "would bring a graphics card's libraries from here; its tests skip"),
+        ("""echo '{"metadata": {"name": "torch"}}' >"$PLAN" """, "installing the extra train (once)"),
     ],
 )
 def test_the_extra_of_training_comes_where_it_can_be_had_and_is_said_where_not(checkout: Path, plan: str, said: str) -> None:
@@ -129,7 +129,7 @@ def test_the_extra_of_training_comes_where_it_can_be_had_and_is_said_where_not(c
     python = checkout / ".venv" / "bin" / "python"
     asked = checkout / "asked"
     python.write_text(f'#!/bin/sh\n[ "$1" != -c ] || exit 1\ncase $* in *--dry-run*) {plan};; *) echo "$*" >"{asked}";; esac\n')
-    done = shell(checkout, "add_training")
+    done = shell(checkout, "add_training", PLAN=str(checkout / ".venv" / "plan.json"))
     assert done.returncode == 0, done.stderr
     assert done.stderr.strip().endswith(said)
     assert asked.exists() == ("installing" in said)

@@ -124,9 +124,9 @@ add_training() {
     if "$venv/bin/python" -c 'import jiwer, kaldi_native_fbank, matplotlib, onnx, sentencepiece, torch' 2>/dev/null; then return; fi
     wheels="--only-binary=:all: --constraint=${versions#"$top"/}"
     # shellcheck disable=SC2086  # two words are meant
-    if ! plan=$(pip install $wheels --dry-run --report - 'voiced[train]' 2>/dev/null); then
+    if ! pip install $wheels --dry-run --report "$venv/plan.json" 'voiced[train]' >/dev/null 2>&1; then
         say "without the extra train: its PyTorch, of the version that setup.cfg names, has no wheel for this machine here; its tests skip"
-    elif [ "$plan" != "${plan#*\"name\": \"nvidia}" ]; then
+    elif grep -q '"name": *"nvidia' "$venv/plan.json"; then
         say "without the extra train: PyTorch would bring a graphics card's libraries from here; its tests skip"
     else
         say "installing the extra train (once)"
