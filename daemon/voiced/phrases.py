@@ -63,9 +63,9 @@ class WakeSettings:
     verifier: str = knob(
         "phrase", "The second stage: by the words' likelihood, or by how long the score stays up.", choices=("phrase", "score"), live=True
     )
-    verify_likelihood: float = knob(
-        -2.6,
-        "phrase: how likely each piece of the words must be beside the best other reading.",
+    verify_evidence: float = knob(
+        -1.75,
+        "phrase: what counts: likelihood of a piece of the words beside the best other reading, and half the scores' log-odds.",
         low=-30,
         high=5,
         unit="natural logarithm",

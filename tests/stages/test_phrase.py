@@ -16,7 +16,7 @@ from voiced.audio import Samples
 from voiced.errors import ModelError
 from voiced.models import Library
 from voiced.stages.acoustic import BLANK, AcousticModel
-from voiced.stages.phrase import PhraseVerifier, placed
+from voiced.stages.phrase import PhraseVerifier, log_odds, placed
 from voiced.stages.pieces import Pieces
 from voiced.stages.wake import Phrase, SpeechVerifier, Verdict
 from voiced.units import to_samples
@@ -44,13 +44,13 @@ def model(files: Mapping[str, Path]) -> AcousticModel:
 def verifier(model: AcousticModel, files: Mapping[str, Path]) -> PhraseVerifier:
     pieces = Pieces.read(files["vocabulary"], files["tokens"])
     words = ("jarvis", "computer", "snowboy")
-    made = PhraseVerifier(model, {word: pieces.encode(word) for word in words}, NO_WORDS, threshold=-2.6, tail_ms=190)
+    made = PhraseVerifier(model, {word: pieces.encode(word) for word in words}, NO_WORDS, threshold=-1.75, tail_ms=190)
     made.warm_up()
     return made
 
 
-def judge(verifier: PhraseVerifier, audio: Samples, name: str = "jarvis") -> Verdict:
-    return verifier.verify(Phrase(name, (0.99, 0.99), (), audio))
+def judge(verifier: PhraseVerifier, audio: Samples, name: str = "jarvis", scores: tuple[float, ...] = (0.95,) * 6) -> Verdict:
+    return verifier.verify(Phrase(name, scores, (), audio))
 
 
 # ── the lattice ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -150,7 +150,8 @@ def test_the_samples_phrases_are_accepted_and_their_end_is_found(
     assert verdict.accepted
     assert verdict.since is not None
     assert abs(now - verdict.since - end) <= to_samples(160)
-    assert verdict.score == verdict.scores["likelihood"] >= verdict.scores["likelihood_threshold"]
+    assert verdict.score == verdict.scores["evidence"] >= verdict.scores["evidence_threshold"]
+    assert verdict.score == pytest.approx(verdict.scores["likelihood"] + 0.5 * verdict.scores["log_odds"])
 
 
 def test_the_same_sound_has_the_same_verdict(verifier: PhraseVerifier, sample: Samples) -> None:
@@ -162,7 +163,7 @@ def test_other_words_are_refused(verifier: PhraseVerifier, sample: Samples) -> N
     """CASES W6: whatever stage 1 thinks of them."""
     refused = [judge(verifier, sample[at : at + HEARD]) for at in range(32_000, 120_000, 12_800)]
     assert not any(verdict.accepted for verdict in refused)
-    assert all("nats a piece beside the best other reading (-2.6 wanted)" in verdict.why for verdict in refused)
+    assert all("(-1.75 wanted): " in verdict.why and "by the first stage" in verdict.why for verdict in refused)
     for other in ("computer", "snowboy"):
         assert not judge(verifier, sample[ENDS[0] - 24_000 : ENDS[0] + 1600], other).accepted
 
@@ -182,6 +183,23 @@ def test_any_length_of_sound_has_a_verdict(verifier: PhraseVerifier, sample: Sam
     assert np.isfinite(verdict.score)
     assert verdict.since is not None
     assert 0 <= verdict.since < samples
+
+
+def test_what_stage_1_is_sure_of_counts_between_limits() -> None:
+    assert log_odds(()) == 0
+    assert log_odds((0.5, 0.5)) == 0
+    assert log_odds((1.0, 1.0)) == pytest.approx(4)
+    assert log_odds((0.0,)) == pytest.approx(-4)
+    assert log_odds((0.0, 1.0)) == pytest.approx(0)
+    assert log_odds((0.9,)) == pytest.approx(np.log(9))
+
+
+def test_a_score_that_falls_at_once_is_evidence_against_the_phrase(verifier: PhraseVerifier, sample: Samples) -> None:
+    """CASES W7."""
+    audio = sample[ENDS[0] - 24_000 : ENDS[0] + 1600]
+    spike, sure, text = (judge(verifier, audio, scores=scores) for scores in ((0.91, 0.184, 0, 0, 0, 0), (0.99,) * 6, ()))
+    assert spike.score + 1 < text.score < sure.score - 1
+    assert sure.accepted
 
 
 def test_a_phrase_whose_words_nobody_knows_is_judged_by_its_score(verifier: PhraseVerifier, sample: Samples) -> None:

@@ -18,7 +18,12 @@ WHAT = {"Wake": "wake", "WakeRefused": "refused", "NearMiss": "near miss"}
 WITHIN = 0.25
 """A score that missed by more is that of another word, or of one said in a noise: no threshold would mend it."""
 
-SECOND_STAGE = {"verify": "wake.verify_threshold", "sustained": "wake.verify_hops", "speech": "wake.verify_speech"}
+SECOND_STAGE = {
+    "evidence": "wake.verify_evidence",
+    "verify": "wake.verify_threshold",
+    "sustained": "wake.verify_hops",
+    "speech": "wake.verify_speech",
+}
 """The knob that holds the limit, by what was reckoned."""
 
 

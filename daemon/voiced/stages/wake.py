@@ -1,10 +1,12 @@
 """Was that the phrase? Stage 1 on every 80 ms, the crossing of its threshold, and the second opinion.
 
 What lives here: the heads' scores, the rule that makes a crossing of them, and the protocol of stage 2 with one plain
-verifier. What must not: the mel and the embedding (features.py), the decision what a wake opens (turn.py).
+verifier. What must not: the mel and the embedding (features.py), the likelihood of words (phrase.py), the decision what a
+wake opens (turn.py).
 
 Stage 1 is loose and runs always; stage 2 is asked only after a crossing, may take longer, and runs in another thread. A
-score rises before the phrase ends, so where the phrase ends is reckoned from the crossing (wake.phrase_end_ms).
+score rises before the phrase ends, so stage 2 is asked some time after the crossing, when the phrase has been heard whole;
+where the verifier cannot tell its end, that is reckoned from the crossing (wake.phrase_end_ms).
 """
 
 from __future__ import annotations
@@ -127,9 +129,9 @@ class Crossing:
 class Phrase:
     """What stage 2 judges.
 
-    scores  of stage 1, one a hop from the first crossing on
+    scores  of stage 1, one a hop from the first crossing on; none of a text, which stage 1 hears or not
     speech  VAD probabilities of the windows of `audio`, in order
-    audio   int16, 1.6 s up to the decision: a long phrase and its margin
+    audio   int16, 1.6 s and more up to the decision: a long phrase and its margin
     """
 
     name: str
@@ -194,4 +196,5 @@ class SpeechVerifier:
             "speech": float(spoken),
             "speech_threshold": float(self.min_speech),
         }
-        return Verdict(longest >= self.sustain and spoken >= self.min_speech, scores["verify"], why, scores)
+        kept = longest >= self.sustain or not phrase.scores
+        return Verdict(kept and spoken >= self.min_speech, scores["verify"], why, scores)

@@ -1,0 +1,90 @@
+"""Which second stage the settings make, what a reload keeps of it, and what is refused by name."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from voiced import assembly
+from voiced.errors import ModelError
+from voiced.models import Library
+from voiced.phrases import PhraseSettings
+from voiced.settings import Settings, roles
+from voiced.stages.phrase import PhraseVerifier
+from voiced.stages.wake import Phrase, SpeechVerifier, Verifier
+from voiced_train import onnx_file
+from voiced_train.head import SIZE, Head
+
+SETTINGS = Settings()
+
+
+def made(settings: Settings, library: Library, before: Verifier | None = None) -> Verifier:
+    return assembly.wake_verifier(settings, library, lambda _: None, before)
+
+
+def with_head(library: Library, folder: Path, said: dict[str, str]) -> Library:
+    """The library and a head `mine`, into which its maker wrote this."""
+    head = Head(np.zeros((SIZE, 2), np.float32), np.zeros(2, np.float32), np.zeros(2, np.float32), np.zeros(1, np.float32))
+    onnx_file.write(folder / "mine.onnx", head, said)
+    data = (folder / "mine.onnx").read_bytes()
+    (folder / "manifest.yaml").write_text(
+        "version: 1\nbases: {}\nmodels:\n  mine:\n    role: wake-head\n    kind: head\n    licence: the user's\n    about: mine\n"
+        f"    files:\n      model: {{name: mine.onnx, bytes: {len(data)}, sha256: {hashlib.sha256(data).hexdigest()}}}\n"
+        "    sources:\n      - directory: .\n",
+        encoding="utf-8",
+    )
+    return Library([folder, *library.search], library.cache)
+
+
+def listening_for(phrase: str) -> Settings:
+    return replace(SETTINGS, wake=replace(SETTINGS.wake, phrases=(PhraseSettings(phrase),)))
+
+
+def test_by_likelihood_as_it_ships_and_by_score_where_wanted(library: Library) -> None:
+    assert isinstance(made(SETTINGS, library), PhraseVerifier)
+    assert roles(SETTINGS)["wake verifier"] == "starter-en"
+    by_score = replace(SETTINGS, wake=replace(SETTINGS.wake, verifier="score"))
+    assert isinstance(made(by_score, library), SpeechVerifier)
+    assert "wake verifier" not in roles(by_score)
+    nothing = replace(SETTINGS, wake=replace(SETTINGS.wake, phrases=()))
+    assert isinstance(made(nothing, library), SpeechVerifier)
+    assert "wake verifier" not in roles(nothing)
+
+
+def test_it_is_asked_when_the_phrase_has_been_heard(library: Library) -> None:
+    wake = SETTINGS.wake
+    assert assembly.wait_hops(replace(wake, verify_wait_ms=400), 2) == 6
+    assert assembly.wait_hops(replace(wake, verify_wait_ms=0), 2) == 2
+    assert assembly.wait_hops(replace(wake, verifier="score", verify_hops=3), 2) == 3
+
+
+def test_another_threshold_keeps_the_model(library: Library) -> None:
+    before = made(SETTINGS, library)
+    after = made(replace(SETTINGS, wake=replace(SETTINGS.wake, verify_evidence=5.0)), library, before)
+    assert isinstance(before, PhraseVerifier)
+    assert isinstance(after, PhraseVerifier)
+    assert after.model is before.model
+    audio = np.zeros(25_600, np.int16)
+    assert after.verify(Phrase("jarvis", (1.0,), (), audio)).scores["evidence_threshold"] == 5.0
+
+
+def test_a_head_that_says_nothing_of_its_words_is_judged_by_its_score(library: Library, tmp_path: Path) -> None:
+    verifier = made(listening_for("mine"), with_head(library, tmp_path, {}))
+    verdict = verifier.verify(Phrase("mine", (0.99,) * 6, (0.9,) * 50, np.zeros(25_600, np.int16)))
+    assert verdict.accepted
+    assert "hops at or above" in verdict.why
+    assert verdict.since is None
+
+
+def test_a_phrase_that_cannot_be_spelled_is_named_with_its_head(library: Library, tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"mine.onnx: 'écoute' cannot be spelled: .* 'é'; name another model in models.wake_verifier"):
+        made(listening_for("mine"), with_head(library, tmp_path, {"phrase": "écoute"}))
+
+
+@pytest.mark.parametrize("model", ["silero-vad", "nosuch"])
+def test_a_model_that_is_no_verifier_is_refused(library: Library, model: str) -> None:
+    with pytest.raises(ModelError, match=model):
+        made(replace(SETTINGS, models=replace(SETTINGS.models, wake_verifier=model)), library)
