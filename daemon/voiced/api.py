@@ -13,26 +13,57 @@ from .bus.private import find_bus
 from .command import run_command
 from .desk import Published
 from .errors import BusError, FetchError, InputError, InternalError, ModelError, OutputError, UsageError, VoicedError
-from .events import CloseReason, Endpoint, Event, Final, Partial, TextSource, Trigger, TurnClosed, Wake, WakeRefused, Words, encode
+from .events import (
+    CloseReason,
+    CloseTurn,
+    DropRewrite,
+    Endpoint,
+    Event,
+    Final,
+    FirstPass,
+    LikelyEnd,
+    Order,
+    Partial,
+    Rewrite,
+    Rewritten,
+    ScoreTurn,
+    SpeechProbability,
+    Stop,
+    TextSource,
+    Trigger,
+    TurnClosed,
+    TurnScore,
+    Wake,
+    WakeRefused,
+    Words,
+    decode,
+    encode,
+)
 from .journal import trace
 from .models import DEFAULT_IDS, Library, default_library
+from .profiles import PROFILES, EndpointSettings, contradictions
 from .progress import bar
 from .runtime_dir import runtime_directory
 from .segments import SegmentRules, segments
-from .settings import Settings, defaults
+from .settings import Settings, defaults, find_config
+from .settings import parse as parse_settings
+from .settings import read as read_settings
 from .terminal import Conversation, json_line, prepare_output, reader_gone
+from .turn import TurnMachine
 from .units import HARD_CAP_MS, RATE, to_ms, to_samples
 
 if TYPE_CHECKING:
-    from .assembly import pipeline
+    from .assembly import pipeline, second_pass, transducer, turn_rules
     from .audio import AudioFrame, Samples
     from .ears import Candidate
-    from .pipeline import Pipeline
+    from .pipeline import HAND_OVER, Pipeline
     from .sources.wavfile import read_audio
     from .stages.features import WakeFeatures, windows
+    from .stages.second_pass import SecondPass
     from .stages.session import Port, open_session
     from .stages.sherpa import STREAMING, probe, provider
     from .stages.transducer import END_TOKEN, Transducer
+    from .stages.turn_detector import TurnDetector
     from .stages.vad import Vad
 else:
 
@@ -40,30 +71,37 @@ else:
         """The heavy names, all at the first question for one of them."""
         if name.startswith("_") or name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from .assembly import pipeline
+        from .assembly import pipeline, second_pass, transducer, turn_rules
         from .audio import AudioFrame, Samples
         from .ears import Candidate
-        from .pipeline import Pipeline
+        from .pipeline import HAND_OVER, Pipeline
         from .sources.wavfile import read_audio
         from .stages.features import WakeFeatures, windows
+        from .stages.second_pass import SecondPass
         from .stages.session import Port, open_session
         from .stages.sherpa import STREAMING, probe, provider
         from .stages.transducer import END_TOKEN, Transducer
+        from .stages.turn_detector import TurnDetector
         from .stages.vad import Vad
 
         globals().update(END_TOKEN=END_TOKEN, STREAMING=STREAMING, AudioFrame=AudioFrame, Candidate=Candidate, Pipeline=Pipeline, Port=Port)
         globals().update(Samples=Samples)
         globals().update(Transducer=Transducer, Vad=Vad, WakeFeatures=WakeFeatures, open_session=open_session, pipeline=pipeline)
+        globals().update(SecondPass=SecondPass, TurnDetector=TurnDetector, second_pass=second_pass, turn_rules=turn_rules)
+        globals().update(HAND_OVER=HAND_OVER, transducer=transducer)
         globals().update(probe=probe, provider=provider, read_audio=read_audio, windows=windows)
         return globals()[name]
 
 
 __all__ = [
-    "DEFAULT_IDS", "END_TOKEN", "HARD_CAP_MS", "RATE", "STREAMING", "AudioFrame", "BusError", "Candidate", "Changed", "Client", "CloseReason",
-    "Conversation", "Endpoint", "Event", "FetchError", "Final", "Heard", "InputError", "InternalError", "Library", "ModelError",
-    "OutputError", "Partial", "Pipeline", "Port", "Presence", "Published", "Samples", "SegmentRules", "Settings", "TextSource",
-    "Transducer", "Trigger", "TurnClosed", "Unknown", "UsageError", "Vad", "VoicedError", "Wake", "WakeFeatures", "WakeRefused", "Words",
-    "__version__", "bar", "default_library", "defaults", "encode", "find_bus", "json_line", "open_session", "pipeline", "prepare_output",
-    "probe", "provider", "read_audio", "reader_gone", "run_command", "runtime_directory", "segments", "to_ms", "to_samples", "trace",
-    "windows",
+    "DEFAULT_IDS", "END_TOKEN", "HAND_OVER", "HARD_CAP_MS", "PROFILES", "RATE", "STREAMING", "AudioFrame", "BusError", "Candidate",
+    "Changed", "Client", "CloseReason", "CloseTurn", "Conversation", "DropRewrite", "Endpoint", "EndpointSettings", "Event",
+    "FetchError", "Final", "FirstPass", "Heard", "InputError", "InternalError", "Library", "LikelyEnd", "ModelError", "Order",
+    "OutputError", "Partial", "Pipeline", "Port", "Presence", "Published", "Rewrite", "Rewritten", "Samples", "ScoreTurn",
+    "SecondPass", "SegmentRules", "Settings", "SpeechProbability", "Stop", "TextSource", "Transducer", "Trigger", "TurnClosed",
+    "TurnDetector", "TurnMachine", "TurnScore", "Unknown", "UsageError", "Vad", "VoicedError", "Wake", "WakeFeatures",
+    "WakeRefused", "Words", "__version__", "bar", "contradictions", "decode", "default_library", "defaults", "encode", "find_bus",
+    "find_config", "json_line", "open_session", "parse_settings", "pipeline", "prepare_output", "probe", "provider", "read_audio",
+    "read_settings", "reader_gone", "run_command", "runtime_directory", "second_pass", "segments", "to_ms", "to_samples", "trace",
+    "transducer", "turn_rules", "windows",
 ]  # fmt: skip

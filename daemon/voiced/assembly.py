@@ -92,10 +92,16 @@ def scribe(
     turn_step: int = 1,
 ) -> Scribe:
     """Wake stage 2, transducer and machine of that lane, warmed up. Built by the thread that will own them. Raises ModelError."""
+    stage, judging = transducer(settings, library, runtime_dir, say), rules(settings, library, say, lane=lane)
+    return Scribe(ring, stage, rewrite, rest, judging, drop=drop, first_turn=first_turn, turn_step=turn_step)
+
+
+def transducer(settings: Settings, library: Library, runtime_dir: Path, say: Say) -> Transducer:
+    """The first pass, warmed up. Raises ModelError."""
     model = settings.models.transducer
     files = _find(library, model, "transducer", say)
     facts = library.model(model)
-    transducer = Transducer(
+    stage = Transducer(
         facts.kind,
         files,
         frame_ms=facts.frame_ms,
@@ -107,10 +113,8 @@ def scribe(
         lead_in_ms=settings.transducer.lead_in_ms,
         threads=settings.transducer.threads,
     )
-    transducer.warm_up()
-    return Scribe(
-        ring, transducer, rewrite, rest, rules(settings, library, say, lane=lane), drop=drop, first_turn=first_turn, turn_step=turn_step
-    )
+    stage.warm_up()
+    return stage
 
 
 def rules(settings: Settings, library: Library, say: Say, before: Rules | None = None, *, lane: str = "") -> Rules:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from voiced.api import __version__, run_command
 
-from . import asr, client, models, selftest, vad, wake, why
+from . import asr, client, endpoint, models, selftest, vad, wake, why
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -26,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def parser() -> argparse.ArgumentParser:
     epilog = (
         "Exit codes: 0 yes or done, 1 no, 2 usage or no such lane, 65 no recording to measure by, 66 model missing or corrupt, "
-        "69 voiced or its bus is not there, 70 voiced failed, 74 no sound or full disk, 75 not fetched, 130 interrupted."
+        "69 voiced or its bus is not there, 70 voiced failed, 74 no sound or full disk, 75 not fetched, 78 wrong settings, 130 interrupted."
     )
     top = argparse.ArgumentParser("voicectl", description="Client and workbench of voiced.", epilog=epilog)
     top.add_argument("--version", action="version", version=f"voicectl {__version__}")
@@ -93,6 +93,16 @@ def parser() -> argparse.ArgumentParser:
     one = family.add_subparsers(metavar="eval", required=True).add_parser("eval", help=does, description=f"{does[0].upper()}{does[1:]}.")
     one.set_defaults(command=asr.evaluate)
     asr.arguments(one)
+
+    family = commands.add_parser("endpoint", help="measure and tune the end of turns", description="Measure and tune the end of turns.")
+    verbs = family.add_subparsers(metavar="eval|tune", required=True)
+    for name, does, command, options in (
+        ("eval", "measure how soon turns end and how many are cut off, at several settings", endpoint.evaluate, endpoint.eval_arguments),
+        ("tune", "find the knobs by which turns wait least within a budget of cut-offs", endpoint.tune, endpoint.tune_arguments),
+    ):
+        one = verbs.add_parser(name, help=does, description=f"{does[0].upper()}{does[1:]}.")
+        one.set_defaults(command=command)
+        options(one)
 
     does = "measure what the VAD misses and what it invents, on recordings with speech labels"
     family = commands.add_parser("vad", help="measure the VAD", description="Measure the VAD.")

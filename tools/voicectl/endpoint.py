@@ -36,6 +36,7 @@ def eval_arguments(one: argparse.ArgumentParser) -> None:
     """Adds the options of `endpoint eval`."""
     _shared(one)
     one.add_argument("--check", metavar="N", type=int, default=4, help="queries that the whole pipeline hears too (default: 4)")
+    one.add_argument("--no-detector", action="store_true", help="leave the turn detector out, which computes more than all else")
     one.add_argument("--picture", metavar="FILE", type=Path, help="draw cut-offs against the wait as a PNG (wants matplotlib)")
     form = one.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="one JSON document, with every query")
@@ -84,7 +85,7 @@ def evaluate(options: argparse.Namespace) -> int:
         endpoint_report.can_draw()
     with runtime_directory() as runtime:
         work = _work(options, runtime)
-        detector = endpoint_run.has_detector(work.models)
+        detector = endpoint_run.has_detector(work.models) and not options.no_detector
         points = list(endpoint_points.compared(work.settings, detector=detector))
         found = endpoint_run.measured(points, work.heard, work.tapes, meter())
         swept = list(endpoint_points.swept(work.settings, detector=detector)) if options.picture or options.json else []

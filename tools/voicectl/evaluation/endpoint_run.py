@@ -85,12 +85,8 @@ def stages(settings: Settings, models: Models, runtime: Path) -> Stages:
     """The daemon's own; second pass and turn detector are loaded when they are first asked. Raises ModelError."""
     vad_file = models.find(settings.models.vad, "vad").files["model"]
     first = models.find(settings.models.transducer, "transducer").files
-    files = [vad_file, *(first[part] for part in sorted(first))]
-    if settings.models.second_pass:
-        second = models.find(settings.models.second_pass, "second-pass").files
-        files += [second[part] for part in sorted(second)]
-    if has_detector(models):
-        files.append(models.find(_TURN_DETECTOR, "turn-detector").files["model"])
+    second = models.find(settings.models.second_pass, "second-pass").files if settings.models.second_pass else {}
+    detector_files = models.find(_TURN_DETECTOR, "turn-detector").files if has_detector(models) else {}
 
     @cache
     def rewriter() -> SecondPass:
@@ -103,7 +99,10 @@ def stages(settings: Settings, models: Models, runtime: Path) -> Stages:
         return stage
 
     recognizer = transducer(settings, models, runtime, lambda _: None)
-    return Stages(vad_of(vad_file), recognizer, rewriter, detector, digest(files, repr(settings.transducer)))
+    heard_by = digest([vad_file, *first.values()], repr((settings.transducer, models.model(settings.models.transducer))))
+    rewritten_by = repr(models.model(settings.models.second_pass)) if second else ""
+    answers = {"second_passes": digest(second.values(), rewritten_by), "scores": digest(detector_files.values(), "")}
+    return Stages(vad_of(vad_file), recognizer, rewriter, detector, heard_by, answers)
 
 
 def gather(asked: Asked, library: Library, progress: Progress, left_out: list[LeftOut]) -> list[Heard]:

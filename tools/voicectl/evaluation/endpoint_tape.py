@@ -12,7 +12,7 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ FIRST = 1024
 BEGIN = FIRST - HAND_OVER
 """From where the recognizers listen."""
 
-_FORM = 2
+_FORM = 3
 """Of the files on disk; another one is computed anew."""
 
 
@@ -75,13 +75,18 @@ class Tape:
 
 @dataclass(frozen=True, slots=True)
 class Stages:
-    """The daemon's own. `digest` says which: of all bytes of the models, and what the recognizer's settings are. One thread owns them."""
+    """The daemon's own. One thread owns them.
+
+    digest   says which VAD and recognizer: of all their bytes, and of the recognizer's settings
+    answers  the same of what answers later, by the field of a Tape that keeps it
+    """
 
     vad: Vad
     transducer: Transducer
     second_pass: Callable[[], SecondPass]
     turn_detector: Callable[[], TurnDetector]
     digest: str
+    answers: Mapping[str, str]
 
 
 def listen(stages: Stages, samples: Samples) -> Tape:
@@ -127,7 +132,7 @@ class Library:
         path = self._path(samples)
         if path and path.is_file():
             try:
-                return _read(json.loads(path.read_text(encoding="utf-8")))
+                return _read(json.loads(path.read_text(encoding="utf-8")), self.stages.answers)
             except (ValueError, KeyError, TypeError):  # cut short, or of another form
                 pass
         tape = listen(self.stages, samples)
@@ -140,7 +145,8 @@ class Library:
         if path:
             path.parent.mkdir(parents=True, exist_ok=True)
             part = path.with_name(f"{path.name}.{os.getpid()}")
-            part.write_text(json.dumps(_plain(tape), ensure_ascii=False), encoding="utf-8")
+            plain = {**_plain(tape), "answers": dict(self.stages.answers)}
+            part.write_text(json.dumps(plain, ensure_ascii=False), encoding="utf-8")
             part.replace(path)
 
     def _path(self, samples: Samples) -> Path | None:
@@ -181,7 +187,7 @@ class Library:
         return tape.scores[first, last]
 
 
-def digest(files: Sequence[Path], settings: str) -> str:
+def digest(files: Iterable[Path], settings: str) -> str:
     """Of all bytes of these files, in their order, and of what else matters."""
     total = hashlib.sha256(settings.encode())
     for path in files:
@@ -206,7 +212,9 @@ def _plain(tape: Tape) -> dict[str, Any]:
     }
 
 
-def _read(plain: Mapping[str, Any]) -> Tape:
+def _read(plain: Mapping[str, Any], answers: Mapping[str, str]) -> Tape:
+    """Without the answers of another model than `answers` names."""
+    kept = {field: plain[field] if plain["answers"].get(field) == digest else [] for field, digest in answers.items()}
     words = [_words(one) for one in plain["words"]]
     probabilities = [SpeechProbability(int(sample), float(probability)) for sample, probability in plain["probabilities"]]
     facts: list[SpeechProbability | Words] = [*probabilities, *words]
@@ -218,8 +226,8 @@ def _read(plain: Mapping[str, Any]) -> Tape:
         _words(plain["whole"]),
         float(plain["flush_ms"]),
         {int(last): Answer(value, float(ms)) for last, value, ms in plain["first_passes"]},
-        {(int(first), int(last)): Answer(str(value), float(ms)) for first, last, value, ms in plain["second_passes"]},
-        {(int(first), int(last)): Answer(float(value), float(ms)) for first, last, value, ms in plain["scores"]},
+        {(int(first), int(last)): Answer(str(value), float(ms)) for first, last, value, ms in kept["second_passes"]},
+        {(int(first), int(last)): Answer(float(value), float(ms)) for first, last, value, ms in kept["scores"]},
     )
 
 
