@@ -312,7 +312,7 @@ def test_what_was_asked_before_its_sound_went_is_not_done_when_sound_returns(pip
 def test_a_phrase_in_the_refractory_time_leaves_no_vad_awake(pipeline: Pipeline, sample: Samples, quiet: Samples) -> None:
     feeder = Feeder(pipeline)
     feeder.feed(phrase_of(sample, FIRST))
-    pipeline.ears.command(Cancel(0))
+    pipeline.ears.command(Stop(0))
     feeder.feed(quiet[:1600], phrase_of(sample, SECOND), quiet)
     assert not pipeline.ears.attending
 

@@ -50,7 +50,7 @@ def test_a_library_that_kills_it_names_the_culprit(becomes: Becomes) -> None:
 
 
 def test_one_that_hangs_is_ended(becomes: Becomes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(probe, "PROBE_SECONDS", 1.0)
+    monkeypatch.setattr(probe, "START_SECONDS", 1.0)
     becomes("s.recv(65536)")
     with pytest.raises(ModelError, match="is not loaded within 1 s"):
         asyncio.run(probe.probe({}, ["ears"]))

@@ -112,9 +112,9 @@ class Ears:
         self._rested = -1  # up to where it may sleep: only the scribe's thread sets it
         self._commands.clear()
         self._vad.reset()
-        for stage in (self._spotting.gate, self._spotting.wake, *self._spotting.crossings, *self._spotting.approaches):
-            if stage:
-                stage.reset()
+        if self._spotting.gate:
+            self._spotting.gate.reset()
+        self._begin_anew()
 
     @property
     def spotting(self) -> Spotting:
@@ -170,10 +170,13 @@ class Ears:
         """After a gap: what the stages hold is not what came before what comes now."""
         self._vad.reset()
         self._listening = False
-        for crossing in self._spotting.crossings:
-            crossing.reset()
-        for approach in self._spotting.approaches:
-            approach.reset()
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        """What was said so far is thrown away: the same phrase may follow at once, and what is left of this one is not heard again."""
+        for stage in (self._spotting.wake, *self._spotting.crossings, *self._spotting.approaches):
+            if stage:
+                stage.reset()
 
     def _step(self, sample: int) -> list[Sound]:
         facts: list[Sound] = []
@@ -181,6 +184,8 @@ class Ears:
             fact = replace(self._commands.popleft(), sample=sample)
             if isinstance(fact, Trigger):  # also where the VAD hears: it must not go to sleep with the turn before
                 self._attend(sample)
+            elif isinstance(fact, Cancel):
+                self._begin_anew()
             facts.append(fact)
         if self.attending and sample % VAD_HOP == 0:
             facts.append(SpeechProbability(sample, self._vad.step(self._ring.padded(sample - VAD_HOP, sample))))

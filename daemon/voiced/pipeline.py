@@ -178,6 +178,9 @@ class Scribe:
                     self._feed(fact.sample - fact.lost, out)
                     if fact.lost > self._audio_lost:
                         self._obey(self.machine.take(AudioLost(fact.sample - fact.lost)), out)
+                case Cancel():
+                    self._deaf_until = min(self._deaf_until, fact.sample)  # who throws a turn away may begin again at once
+                    self._obey(self.machine.take(fact), out)
                 case Trigger():
                     self._obey(self.machine.take(fact), out)
                     self.triggered.append((fact.token, self.machine.open_turn))

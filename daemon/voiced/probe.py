@@ -7,15 +7,14 @@ ends the process on some bad models; here that costs the reload, and the lanes n
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from . import wire
-from .children import Child
+from .children import START_SECONDS, Child
 from .errors import ModelError, VoicedError
-
-PROBE_SECONDS = 15.0
-"""The largest model takes a few on the slowest board, and a client of the bus waits for 20 (bus/dispatch.py)."""
 
 
 async def probe(job: dict[str, Any], roles: Sequence[str]) -> None:
@@ -32,10 +31,12 @@ async def probe(job: dict[str, Any], roles: Sequence[str]) -> None:
 
     child = Child("probe", "", job | {"roles": list(roles)}, hear, lambda _: over.set())
     try:
-        async with asyncio.timeout(PROBE_SECONDS):
-            await over.wait()
-    except TimeoutError:
-        raise ModelError(child.loading or "a model", f"is not loaded within {PROBE_SECONDS:.0f} s") from None
+        while not over.is_set():
+            patience = child.heard + START_SECONDS - time.monotonic()
+            if patience <= 0:
+                raise ModelError(child.loading or "a model", f"is not loaded within {START_SECONDS:.0f} s")
+            with suppress(TimeoutError):
+                await asyncio.wait_for(over.wait(), patience)
     finally:
         child.kill()
     if failures:

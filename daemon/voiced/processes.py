@@ -24,8 +24,8 @@ from .journal import trace
 from .models import Library, default_library
 from .settings import Settings, from_plain
 
-PROBE_NICE = 10
-"""Trying a model must not take the time of those who hear."""
+PROBE_NICE = 5
+"""Trying a model must not take the time of those who hear, as little as the recognizer does (placement.nice_transducer)."""
 
 
 def receive_job(link: wire.Link) -> dict[str, Any]:

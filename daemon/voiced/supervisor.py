@@ -315,7 +315,7 @@ class Supervisor:
         return self._reloader.settings
 
     def _phrases(self) -> tuple[str, ...]:
-        return tuple(phrase.name for phrase in self.settings.wake.phrases)
+        return tuple(phrase.phrase for phrase in self.settings.wake.phrases)
 
     async def _take(self, before: Settings, after: Settings) -> None:
         """What may fail comes first, in a process of its own; from then on everything takes them, and who cannot is begun again."""
