@@ -26,7 +26,8 @@ from voiced.events import (
     Wake,
     Words,
 )
-from voiced.turn import ATTEMPTS_LIMIT, WORD_LATE_MS, TurnStatistics
+from voiced.turn import ATTEMPTS_LIMIT, WORD_LATE_MS
+from voiced.turnrules import TurnStatistics
 from voiced.units import to_samples
 
 

@@ -39,6 +39,7 @@ from .events import (
     decode,
     encode,
 )
+from .guard import Limits, is_crumb, letters, refusal
 from .journal import trace
 from .models import DEFAULT_IDS, Library, default_library
 from .profiles import PROFILES, EndpointSettings, contradictions
@@ -95,13 +96,13 @@ else:
 
 __all__ = [
     "DEFAULT_IDS", "END_TOKEN", "HAND_OVER", "HARD_CAP_MS", "PROFILES", "RATE", "STREAMING", "AudioFrame", "BusError", "Candidate",
-    "Changed", "Client", "CloseReason", "CloseTurn", "Conversation", "DropRewrite", "Endpoint", "EndpointSettings", "Event",
-    "FetchError", "Final", "FirstPass", "Heard", "InputError", "InternalError", "Library", "LikelyEnd", "ModelError", "Order",
-    "OutputError", "Partial", "Pipeline", "Port", "Presence", "Published", "Rewrite", "Rewritten", "Samples", "ScoreTurn",
-    "SecondPass", "SegmentRules", "Settings", "SpeechProbability", "Stop", "TextSource", "Transducer", "Trigger", "TurnClosed",
-    "TurnDetector", "TurnMachine", "TurnScore", "Unknown", "UsageError", "Vad", "VoicedError", "Wake", "WakeFeatures",
-    "WakeRefused", "Words", "__version__", "bar", "contradictions", "decode", "default_library", "defaults", "encode", "find_bus",
-    "find_config", "json_line", "open_session", "parse_settings", "pipeline", "prepare_output", "probe", "provider", "read_audio",
-    "read_settings", "reader_gone", "run_command", "runtime_directory", "second_pass", "segments", "to_ms", "to_samples", "trace",
-    "transducer", "turn_rules", "windows",
+    "Changed", "Client", "CloseReason", "CloseTurn", "Conversation", "DropRewrite", "Endpoint", "EndpointSettings", "Event", "FetchError",
+    "Final", "FirstPass", "Heard", "InputError", "InternalError", "Library", "LikelyEnd", "Limits", "ModelError", "Order", "OutputError",
+    "Partial", "Pipeline", "Port", "Presence", "Published", "Rewrite", "Rewritten", "Samples", "ScoreTurn", "SecondPass", "SegmentRules",
+    "Settings", "SpeechProbability", "Stop", "TextSource", "Transducer", "Trigger", "TurnClosed", "TurnDetector", "TurnMachine",
+    "TurnScore", "Unknown", "UsageError", "Vad", "VoicedError", "Wake", "WakeFeatures", "WakeRefused", "Words", "__version__", "bar",
+    "contradictions", "decode", "default_library", "defaults", "encode", "find_bus", "find_config", "is_crumb", "json_line", "letters",
+    "open_session", "parse_settings", "pipeline", "prepare_output", "probe", "provider", "read_audio", "read_settings", "reader_gone",
+    "refusal", "run_command", "runtime_directory", "second_pass", "segments", "to_ms", "to_samples", "trace", "transducer", "turn_rules",
+    "windows",
 ]  # fmt: skip

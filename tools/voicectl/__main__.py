@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from voiced.api import __version__, run_command
 
-from . import asr, client, endpoint, models, selftest, vad, wake, why
+from . import asr, client, endpoint, guard, models, selftest, vad, wake, why
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -88,11 +88,15 @@ def parser() -> argparse.ArgumentParser:
         if name == "fetch":
             one.add_argument("--trust-first-use", action="store_true", help="take a model whose checksum is not known, and record it")
 
-    does = "measure recognizers on a folder of recordings: words, end token, delays, cost"
     family = commands.add_parser("asr", help="measure recognizers", description="Measure recognizers.")
-    one = family.add_subparsers(metavar="eval", required=True).add_parser("eval", help=does, description=f"{does[0].upper()}{does[1:]}.")
-    one.set_defaults(command=asr.evaluate)
-    asr.arguments(one)
+    verbs = family.add_subparsers(metavar="eval|guard", required=True)
+    for name, does, command, options in (
+        ("eval", "measure recognizers on a folder of recordings: words, end token, delays, cost", asr.evaluate, asr.arguments),
+        ("guard", "count words that a second pass invents on noise, and right ones that are refused", guard.evaluate, guard.arguments),
+    ):
+        one = verbs.add_parser(name, help=does, description=f"{does[0].upper()}{does[1:]}.")
+        one.set_defaults(command=command)
+        options(one)
 
     family = commands.add_parser("endpoint", help="measure and tune the end of turns", description="Measure and tune the end of turns.")
     verbs = family.add_subparsers(metavar="eval|tune", required=True)

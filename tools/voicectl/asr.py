@@ -68,7 +68,7 @@ def evaluate(options: argparse.Namespace) -> int:
     vad = measure.vad_of(library.find(defaults().models.vad, "vad").files["model"])
     with runtime_directory() as runtime:
         models = [(export, recognizers.load(export, runtime)) for export in exports]
-        heard = list(measure.measure(chosen.sets, models, vad, rules, _progress, left_out.append))
+        heard = list(measure.measure(chosen.sets, models, vad, rules, progress, left_out.append))
     if not heard:
         raise InputError(str(options.data), f"none of its clips can be measured; {left_out[-1].name}: {left_out[-1].why}")
     result = report.Report(options.data, chosen, exports, rules, options.limit, measure.all_figures(heard, options.seed), heard, left_out)
@@ -91,7 +91,7 @@ def _check(options: argparse.Namespace) -> None:
         raise UsageError("--pause-ms", f"must be 100 to 5000, got {wrong[0]}")
 
 
-def _progress(name: str, done: int, total: int) -> None:
+def progress(name: str, done: int, total: int) -> None:
     """One line on a terminal, written over itself; nothing in a log."""
     if not sys.stderr.isatty():
         return

@@ -56,6 +56,7 @@ class Outcome:
     wait_ms         of that, what came after the endpoint
     first_pass, second_pass, final  texts; the second pass's also where it was not used
     attempts, wasted, second_pass_ms   rewrites asked for, those dropped, and what all of them computed
+    refused, note   why the second pass is not believed, and why the first's text is the final (Final)
     """
 
     reason: str
@@ -72,6 +73,8 @@ class Outcome:
     attempts: int
     wasted: int
     second_pass_ms: float
+    refused: str = ""
+    note: str = ""
 
 
 Rewriter = Callable[[Rewrite], tuple[str, float]]
@@ -168,4 +171,6 @@ def replay(settings: Settings, library: Library, query: Query, tape: Tape, *, te
         attempts=len(turn.rewrites),
         wasted=turn.wasted,
         second_pass_ms=sum(compute_ms for _, compute_ms in turn.rewrites.values()),
+        refused=final.refused if final else "",
+        note=final.note if final else "",
     )
