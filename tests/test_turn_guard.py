@@ -9,7 +9,7 @@ from turns import HOP, Lane, machine
 from voiced.events import CloseReason, Endpoint, Event, Final, FirstPass, Order, Rewrite, Rewritten, Stop, TextSource, TurnClosed
 from voiced.guard import CRUMB_LETTERS, CRUMB_SPEECH_S
 from voiced.turn import TurnMachine
-from voiced.units import RATE
+from voiced.units import HARD_CAP_MS, RATE, to_samples
 
 SPOKEN, UNSPOKEN = 60, 0
 """VAD windows: 1.9 s of speech, and none."""
@@ -169,3 +169,16 @@ def test_a_turn_has_one_end_and_no_text_that_neither_pass_wrote(
     else:
         assert finals[0].text == first_pass
         assert finals[0].note
+
+
+def test_a_cap_on_a_turn_is_a_cap_on_what_the_second_pass_hears() -> None:
+    """CASES C4: ten minutes of speech without a pause, by rules that would never end it."""
+    forever = 10 * HARD_CAP_MS
+    heart = machine(too_long_ms=forever, silence_ms=forever, silence_open_ms=forever, silence_complete_ms=forever)
+    lane = Lane(heart)
+    lane.wake()
+    for _ in range(20):
+        lane.windows(1.0, 30 * RATE // HOP)
+        lane.words("and on and on")
+    assert lane.asked
+    assert max(order.last - order.first for order in lane.asked) <= to_samples(HARD_CAP_MS) + HOP
