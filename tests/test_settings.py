@@ -18,7 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from voiced import boards, knobs, settings
 from voiced.errors import ConfigError
-from voiced.settings import LaneSettings, PhraseSettings, Settings, parse
+from voiced.phrases import PhraseSettings
+from voiced.settings import LaneSettings, Settings, parse
 
 ROOT = Path(__file__).parents[1]
 
@@ -340,10 +341,10 @@ def test_a_number_is_decimal(text: str, value: Any) -> None:
 
 def test_what_is_left_out_keeps_its_default() -> None:
     read = parse(
-        "wake:\n  phrases:\n    - phrase: hey-jarvis\n      threshold: 0.7\n    - {}\nlanes:\n  - name: a\n  - name: b\n    channel: 1\n",
+        "wake:\n  phrases:\n    - phrase: hey-jarvis\n      threshold: 0.7\n    - phrase: alexa\nlanes:\n  - name: a\n  - name: b\n    channel: 1\n",
         "f",
     )
-    assert read.wake.phrases == (PhraseSettings("hey-jarvis", 0.7), PhraseSettings())
+    assert read.wake.phrases == (PhraseSettings("hey-jarvis", threshold=0.7), PhraseSettings("alexa"))
     assert read.lanes == (LaneSettings("a"), LaneSettings("b", channel="1"))
     assert read.wake.refractory_ms == 1500
 

@@ -112,12 +112,13 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 def run(options: argparse.Namespace) -> int:
     from . import boards
     from . import settings as table
+    from .spelling import unspellable
 
     if options.check_config:
-        checked = table.read(options.check_config, options.board or "")
+        checked = table.read(options.check_config, options.board or "", (unspellable,))
         print(f"{options.check_config}: no mistakes (board: {boards.board(options.board or checked.placement.board).name})")
         return 0
-    settings = table.read(table.find_config(options.config), options.board or "")
+    settings = table.read(table.find_config(options.config), options.board or "", (unspellable,))
     if options.input and options.pace != "realtime":
         from .files import hear_files
 

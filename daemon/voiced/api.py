@@ -42,8 +42,12 @@ from .events import (
 from .guard import Limits, is_crumb, letters, refusal
 from .journal import trace
 from .models import DEFAULT_IDS, Library, default_library
+from .phrases import TEXT_BOOST, TEXT_THRESHOLD, unsayable
+from .phrases import plain as phrase_words
 from .profiles import PROFILES, EndpointSettings, contradictions
 from .progress import bar
+from .receipts import from_lines as receipts_from_lines
+from .receipts import to_plain as plain_receipt
 from .runtime_dir import runtime_directory
 from .segments import SegmentRules, segments
 from .settings import Settings, defaults, find_config
@@ -54,55 +58,66 @@ from .turn import TurnMachine
 from .units import HARD_CAP_MS, RATE, to_ms, to_samples
 
 if TYPE_CHECKING:
-    from .assembly import pipeline, second_pass, transducer, turn_rules
+    from .assembly import pipeline, second_pass, transducer, turn_rules, wait_hops, wake_verifier
     from .audio import AudioFrame, Samples
-    from .ears import Candidate
+    from .ears import PHRASE_SAMPLES, Candidate
     from .pipeline import HAND_OVER, Pipeline
     from .sources.wavfile import read_audio
+    from .spelling import speller
     from .stages.features import WakeFeatures, windows
+    from .stages.pieces import Pieces
     from .stages.second_pass import SecondPass
     from .stages.session import Port, open_session
     from .stages.sherpa import STREAMING, probe, provider
     from .stages.transducer import END_TOKEN, Transducer
     from .stages.turn_detector import TurnDetector
     from .stages.vad import Vad
+    from .stages.wake import Crossing, Phrase, Verdict
 else:
 
     def __getattr__(name: str) -> object:
         """The heavy names, all at the first question for one of them."""
         if name.startswith("_") or name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from .assembly import pipeline, second_pass, transducer, turn_rules
+        from .assembly import pipeline, second_pass, transducer, turn_rules, wait_hops, wake_verifier
         from .audio import AudioFrame, Samples
-        from .ears import Candidate
+        from .ears import PHRASE_SAMPLES, Candidate
         from .pipeline import HAND_OVER, Pipeline
         from .sources.wavfile import read_audio
+        from .spelling import speller
         from .stages.features import WakeFeatures, windows
+        from .stages.pieces import Pieces
         from .stages.second_pass import SecondPass
         from .stages.session import Port, open_session
         from .stages.sherpa import STREAMING, probe, provider
         from .stages.transducer import END_TOKEN, Transducer
         from .stages.turn_detector import TurnDetector
         from .stages.vad import Vad
+        from .stages.wake import Crossing, Phrase, Verdict
 
         globals().update(END_TOKEN=END_TOKEN, STREAMING=STREAMING, AudioFrame=AudioFrame, Candidate=Candidate, Pipeline=Pipeline, Port=Port)
         globals().update(Samples=Samples)
         globals().update(Transducer=Transducer, Vad=Vad, WakeFeatures=WakeFeatures, open_session=open_session, pipeline=pipeline)
         globals().update(SecondPass=SecondPass, TurnDetector=TurnDetector, second_pass=second_pass, turn_rules=turn_rules)
         globals().update(HAND_OVER=HAND_OVER, transducer=transducer)
+        globals().update(PHRASE_SAMPLES=PHRASE_SAMPLES, Crossing=Crossing, Phrase=Phrase, Verdict=Verdict)
+        globals().update(Pieces=Pieces, speller=speller)
+        globals().update(wait_hops=wait_hops, wake_verifier=wake_verifier)
         globals().update(probe=probe, provider=provider, read_audio=read_audio, windows=windows)
         return globals()[name]
 
 
 __all__ = [
-    "DEFAULT_IDS", "END_TOKEN", "HAND_OVER", "HARD_CAP_MS", "PROFILES", "RATE", "STREAMING", "AudioFrame", "BusError", "Candidate",
-    "Changed", "Client", "CloseReason", "CloseTurn", "Conversation", "DropRewrite", "Endpoint", "EndpointSettings", "Event", "FetchError",
-    "Final", "FirstPass", "Heard", "InputError", "InternalError", "Library", "LikelyEnd", "Limits", "ModelError", "Order", "OutputError",
-    "Partial", "Pipeline", "Port", "Presence", "Published", "Rewrite", "Rewritten", "Samples", "ScoreTurn", "SecondPass", "SegmentRules",
-    "Settings", "SpeechProbability", "Stop", "TextSource", "Transducer", "Trigger", "TurnClosed", "TurnDetector", "TurnMachine",
-    "TurnScore", "Unknown", "UsageError", "Vad", "VoicedError", "Wake", "WakeFeatures", "WakeRefused", "Words", "__version__", "bar",
-    "contradictions", "decode", "default_library", "defaults", "encode", "find_bus", "find_config", "is_crumb", "json_line", "letters",
-    "open_session", "parse_settings", "pipeline", "prepare_output", "probe", "provider", "read_audio", "read_settings", "reader_gone",
-    "refusal", "run_command", "runtime_directory", "second_pass", "segments", "to_ms", "to_samples", "trace", "transducer", "turn_rules",
-    "windows",
+    "DEFAULT_IDS", "END_TOKEN", "HAND_OVER", "HARD_CAP_MS", "PHRASE_SAMPLES", "PROFILES", "RATE", "STREAMING", "TEXT_BOOST",
+    "TEXT_THRESHOLD", "AudioFrame", "BusError", "Candidate", "Changed", "Client", "CloseReason", "CloseTurn", "Conversation", "Crossing",
+    "DropRewrite", "Endpoint", "EndpointSettings", "Event", "FetchError", "Final", "FirstPass", "Heard", "InputError", "InternalError",
+    "Library", "LikelyEnd", "Limits", "ModelError", "Order", "OutputError", "Partial", "Phrase", "Pieces", "Pipeline", "Port", "Presence",
+    "Published", "Rewrite", "Rewritten", "Samples", "ScoreTurn", "SecondPass", "SegmentRules", "Settings", "SpeechProbability", "Stop",
+    "TextSource", "Transducer", "Trigger", "TurnClosed", "TurnDetector", "TurnMachine", "TurnScore", "Unknown", "UsageError", "Vad",
+    "Verdict", "VoicedError", "Wake", "WakeFeatures", "WakeRefused", "Words", "__version__", "bar", "contradictions", "decode",
+    "default_library", "defaults", "encode", "find_bus", "find_config", "is_crumb", "json_line", "letters", "open_session",
+    "parse_settings", "phrase_words", "pipeline", "plain_receipt", "prepare_output", "probe", "provider", "read_audio", "read_settings",
+    "reader_gone", "receipts_from_lines",
+    "refusal", "run_command", "runtime_directory", "second_pass", "segments", "speller", "to_ms", "to_samples", "trace", "transducer",
+    "turn_rules", "unsayable", "wait_hops", "wake_verifier", "windows",
 ]  # fmt: skip

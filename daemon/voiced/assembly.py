@@ -8,67 +8,116 @@ models) whoever started the process can name the culprit.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any, TypeVar
 
 from .audio import Ring, Samples
 from .ears import VAD_HOP, WAKE_HOP, Ears, Spotting
 from .endpoint import Endpointer
+from .errors import ModelError
 from .events import DropRewrite, Rewrite, Rewritten
-from .models import Library
+from .models import Library, Model
+from .phrases import PhraseSettings, WakeSettings, heads, texts
 from .pipeline import RING_SECONDS, Pipeline, Rules, Scribe
 from .placement import provider_options
 from .settings import Settings, endpoint_of, has_second_pass
+from .spelling import pieces_of, spell, text_role
+from .stages.acoustic import AcousticModel
 from .stages.approach import Approach
 from .stages.gate import Gate
+from .stages.keywords import Keywords, TextPhrase
+from .stages.phrase import PhraseVerifier
+from .stages.pieces import Pieces
 from .stages.second_pass import SecondPass
-from .stages.sherpa import provider
+from .stages.sherpa import Spotter, provider
 from .stages.transducer import Transducer
 from .stages.turn_detector import TurnDetector
 from .stages.vad import Vad
-from .stages.wake import Crossing, SpeechVerifier, Stage1
+from .stages.wake import Crossing, SpeechVerifier, Stage1, Verifier, words
 from .turnrules import TurnRules
 from .units import RATE, to_samples
 
 Say = Callable[[str], None]
+T = TypeVar("T")
 
 
 def new_ring() -> Ring:
     return Ring(RING_SECONDS * RATE)
 
 
-def ears(settings: Settings, library: Library, ring: Ring, say: Say) -> Ears:
+def ears(settings: Settings, library: Library, ring: Ring, runtime_dir: Path, say: Say) -> Ears:
     """Gate, wake stage 1 and VAD, warmed up. Built by the thread that will own them. Raises ModelError."""
     vad = Vad(_find(library, settings.models.vad, "vad", say)["model"])
     vad.warm_up()
-    return Ears(ring, vad, spotting(settings, library, say))
+    return Ears(ring, vad, spotting(settings, library, runtime_dir, say))
 
 
-def spotting(settings: Settings, library: Library, say: Say, before: Spotting | None = None) -> Spotting:
-    """What the ears listen for; stage 1 is `before`'s where nothing of it has changed. Any thread may build it. Raises ModelError."""
+def spotting(settings: Settings, library: Library, runtime_dir: Path, say: Say, before: Spotting | None = None) -> Spotting:
+    """What the ears listen for; what is made of the same is `before`'s. Any thread may build it. Raises ModelError."""
     wake, phrases = settings.wake, settings.wake.phrases
     if not phrases:
         return Spotting(None, None, (), (), 0)
-    embedding = _find(library, settings.models.wake_embedding, "wake-embedding", say)["model"]
-    heads = {phrase.phrase: _find(library, phrase.phrase, "wake-head", say)["model"] for phrase in phrases}
-    made_of = tuple((name, path, _version(path)) for name, path in {**heads, "": embedding}.items())
-    if before and before.made_of == made_of:
-        stage1 = before.wake
-    else:
-        stage1 = Stage1(heads, embedding)
-        stage1.warm_up()
-    gate = None
-    if settings.gate.enabled:
-        gate = Gate(margin_db=settings.gate.margin_db, floor_dbfs=settings.gate.floor_dbfs, hold_ms=settings.gate.hold_ms)
-    # what is refused or ignored is the scribe's business, so a crossing here is forgotten once the score was low
-    crossings = tuple(
-        Crossing(threshold=phrase.threshold, hops=phrase.hops, wait_hops=max(wake.verify_hops, phrase.hops)) for phrase in phrases
-    )
-    refractory = to_samples(wake.refractory_ms) // WAKE_HOP
-    approaches = tuple(
-        Approach(threshold=crossing.threshold, wait_hops=crossing.wait_hops, refractory_hops=refractory) for crossing in crossings
-    )
-    return Spotting(gate, stage1, crossings, approaches, to_samples(wake.phrase_end_ms), made_of)
+    parts: dict[Hashable, Any] = {}
+
+    def part(made_of: Hashable, make: Callable[[], T]) -> T:
+        old = before.parts.get(made_of) if before else None
+        parts[made_of] = make() if old is None else old
+        found: T = parts[made_of]
+        return found
+
+    stage1 = keywords = None
+    trained, given = heads(phrases), texts(phrases)
+    if trained:
+        embedding = _find(library, settings.models.wake_embedding, "wake-embedding", say)["model"]
+        files = {phrase.phrase: _find(library, phrase.phrase, "wake-head", say)["model"] for phrase in trained}
+        made_of = tuple((name, path, _version(path)) for name, path in {**files, "": embedding}.items())
+        stage1 = part(made_of, lambda: _stage1(files, embedding))
+    if given:
+        model = library.model(settings.models.wake_text)
+        heard_by = _find(library, model.id, text_role(model), say)
+        engine = (Spotter, *((path, _version(path)) for path in heard_by.values()))
+        spotter = part(engine, lambda: Spotter(model.kind, heard_by, provider=provider(runtime_dir)))
+        spelled = _spelled(given, heard_by)
+        keywords = part((Keywords, engine, spelled), lambda: _keywords(spelled, spotter, model))
+    gate = part(settings.gate, lambda: _gate(settings)) if settings.gate.enabled else None
+    crossings, approaches = [], []
+    for phrase in trained:
+        # what is refused or ignored is the scribe's business, so a crossing here is forgotten once the score was low
+        wait, refractory = wait_hops(wake, phrase.hops), to_samples(wake.refractory_ms) // WAKE_HOP
+        crossings.append(part((Crossing, phrase, wait), partial(Crossing, threshold=phrase.threshold, hops=phrase.hops, wait_hops=wait)))
+        near = partial(Approach, threshold=phrase.threshold, wait_hops=wait, refractory_hops=refractory)
+        approaches.append(part((Approach, phrase, wait, refractory), near))
+    return Spotting(gate, stage1, tuple(crossings), tuple(approaches), to_samples(wake.phrase_end_ms), parts, keywords)
+
+
+def wait_hops(wake: WakeSettings, hops: int) -> int:
+    """Scores from the first that counts on, before the second stage is asked; at least the `hops` that make a crossing."""
+    return max(to_samples(wake.verify_wait_ms) // WAKE_HOP + 1 if wake.verifier == "phrase" else wake.verify_hops, hops)
+
+
+def _stage1(heads: Mapping[str, Path], embedding: Path) -> Stage1:
+    stage1 = Stage1(heads, embedding)
+    stage1.warm_up()
+    return stage1
+
+
+def _keywords(phrases: Sequence[TextPhrase], spotter: Spotter, model: Model) -> Keywords:
+    keywords = Keywords(phrases, spotter, chunk_ms=model.chunk_ms, frame_ms=model.frame_ms, tail_ms=model.tail_ms)
+    keywords.warm_up()
+    return keywords
+
+
+def _spelled(given: Sequence[PhraseSettings], files: Mapping[str, Path]) -> tuple[TextPhrase, ...]:
+    try:
+        return spell(given, pieces_of(files))
+    except ValueError as error:  # of settings from a file it was told before, with its line
+        raise ModelError("wake.phrases", str(error), "name another model in models.wake_text") from None
+
+
+def _gate(settings: Settings) -> Gate:
+    return Gate(margin_db=settings.gate.margin_db, floor_dbfs=settings.gate.floor_dbfs, hold_ms=settings.gate.hold_ms)
 
 
 def _version(path: Path) -> tuple[int, int]:
@@ -120,7 +169,7 @@ def transducer(settings: Settings, library: Library, runtime_dir: Path, say: Say
 def rules(settings: Settings, library: Library, say: Say, before: Rules | None = None, *, lane: str = "") -> Rules:
     """How the scribe decides; what is costly is `before`'s where nothing of it has changed. Any thread may build it. Raises ModelError."""
     wake, endpoint = settings.wake, endpoint_of(settings, lane)
-    verifier = SpeechVerifier(threshold=wake.verify_threshold, sustain=wake.verify_hops, min_speech=wake.verify_speech)
+    verifier = wake_verifier(settings, library, say, before.verifier if before else None)
     detector = before.turn_detector if before else None
     if endpoint.turn_detector != "off" and detector is None:
         detector = TurnDetector(_find(library, endpoint.turn_detector, "turn-detector", say)["model"])
@@ -128,12 +177,47 @@ def rules(settings: Settings, library: Library, say: Say, before: Rules | None =
     return Rules(turn_rules(settings, lane), verifier, wake.refractory_ms, endpoint.audio_lost_ms, detector)
 
 
+def wake_verifier(settings: Settings, library: Library, say: Say, before: Verifier | None = None) -> Verifier:
+    """The wake phrase's second stage; its model is `before`'s where that is the same. Any thread may build it. Raises ModelError."""
+    wake = settings.wake
+    by_score = SpeechVerifier(threshold=wake.verify_threshold, sustain=wake.verify_hops, min_speech=wake.verify_speech)
+    if wake.verifier != "phrase" or not wake.phrases:
+        return by_score
+    files = _find(library, settings.models.wake_verifier, "transducer", say)
+    if "vocabulary" not in files:
+        raise ModelError(
+            settings.models.wake_verifier, "has no bpe.vocab, by which a phrase is spelled", "name another in models.wake_verifier"
+        )
+    made_of = tuple((path, _version(path)) for path in files.values())
+    old = before.model if isinstance(before, PhraseVerifier) else None
+    model = old if old and old.made_of == made_of else AcousticModel(files, made_of=made_of)
+    pieces = Pieces.read(files["vocabulary"], files["tokens"])
+    phrases = {}
+    for entry in wake.phrases:
+        where = "" if entry.text else str(library.find(entry.phrase, "wake-head").files["model"])
+        if said := entry.text or words(Path(where)):
+            try:
+                phrases[entry.name] = pieces.encode(said)
+            except ValueError as error:
+                advice = "name another model in models.wake_verifier, or set wake.verifier to score"
+                raise ModelError(where or settings.models.wake_verifier, str(error), advice) from None
+    verifier = PhraseVerifier(model, phrases, by_score, threshold=wake.verify_evidence, tail_ms=wake.phrase_tail_ms)
+    if model is not old:
+        verifier.warm_up()
+    return verifier
+
+
 def second_pass(settings: Settings, library: Library, runtime_dir: Path, say: Say) -> SecondPass:
     """The second pass, warmed up. Raises ModelError."""
     model = settings.models.second_pass
     files = _find(library, model, "second-pass", say)
+    facts = library.model(model)
     stage = SecondPass(
-        library.model(model).kind, files, provider=_second_pass_provider(settings, runtime_dir), threads=settings.second_pass.threads
+        facts.kind,
+        files,
+        provider=_second_pass_provider(settings, runtime_dir),
+        threads=settings.second_pass.threads,
+        tail_ms=facts.tail_ms,
     )
     stage.warm_up()
     return stage
@@ -142,7 +226,7 @@ def second_pass(settings: Settings, library: Library, runtime_dir: Path, say: Sa
 def pipeline(settings: Settings, library: Library, runtime_dir: Path, say: Say = lambda _: None) -> Pipeline:
     """The whole of it in one thread, the second pass included: nothing is measured against a deadline."""
     ring = new_ring()
-    hearing = ears(settings, library, ring, say)
+    hearing = ears(settings, library, ring, runtime_dir, say)
     rewriter = second_pass(settings, library, runtime_dir, say) if has_second_pass(settings) else None
 
     def rewrite(order: Rewrite, sound: Samples) -> Rewritten | None:

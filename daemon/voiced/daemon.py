@@ -27,6 +27,7 @@ from .errors import BusError, ConfigError, InputError, InternalError, UsageError
 from .knobs import fits, rows
 from .runtime_dir import runtime_directory
 from .settings import BusSettings, LaneSettings, Settings, find_config, read
+from .spelling import unspellable
 from .supervisor import Supervisor
 from .systemd import Notifier
 from .terminal import Printer, own_output
@@ -42,7 +43,7 @@ def run_daemon(settings: Settings, options: argparse.Namespace, files: Sequence[
         return replace(settings, lanes=lanes) if lanes else settings
 
     def reread() -> Settings:
-        return hearing(read(find_config(options.config), options.board or ""))
+        return hearing(read(find_config(options.config), options.board or "", (unspellable,)))
 
     settings = hearing(settings)
     start_log(settings.log.level, terminal=bool(files) or options.show)

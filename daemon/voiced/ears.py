@@ -7,13 +7,14 @@ What must not: a decision about a turn, the transducer (pipeline.py), a thread, 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Protocol
 
 from .audio import AudioFrame, Ring, Samples
 from .events import AudioLost, Cancel, NearMiss, Shutdown, SpeechProbability, Stop, Trigger
 from .stages.approach import Approach
+from .stages.keywords import Said
 from .stages.wake import Crossing
 
 VAD_HOP = 512
@@ -24,13 +25,13 @@ UNIT = 256
 COMMANDS_LIMIT = 16
 """What clients may ask between two blocks of sound: more than people press, and nothing piles up while there is no sound."""
 
-PHRASE_SAMPLES = 24_064
-"""1.5 s in whole VAD windows: what stage 2 looks back on, and more than the VAD needs to settle."""
+PHRASE_SAMPLES = 25_600
+"""1.6 s in whole VAD windows: what stage 2 looks back on, and more than the VAD needs to settle."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """Stage 1 crossed its threshold. `speech` are the VAD's probabilities of the last 1.5 s, a value a window."""
+    """Stage 1 crossed its threshold. `speech` are the VAD's probabilities of the last 1.6 s, a value a window."""
 
     sample: int
     phrase: str
@@ -74,6 +75,15 @@ class WakeStage(Protocol):
     def reset(self) -> None: ...
 
 
+class KeywordStage(Protocol):
+    history: int
+
+    def step(self, first: int, samples: Samples) -> Sequence[Said]: ...
+    def prime(self, first: int, history: Samples) -> None: ...
+    def finish(self) -> Sequence[Said]: ...
+    def reset(self) -> None: ...
+
+
 class VadStage(Protocol):
     def step(self, samples: Samples) -> float: ...
     def reset(self) -> None: ...
@@ -83,10 +93,10 @@ class VadStage(Protocol):
 class Spotting:
     """What stage 1 listens for, and how: all of the ears that a reload may change.
 
-    gate, wake   None: it is not asked
+    gate, wake, keywords   None: it is not asked
     crossings, approaches   one a phrase, in the order of `wake.phrases`
     phrase_end   samples from the first score that counts to the phrase's end
-    made_of      what `wake` was built from: equal for two that hear the same
+    parts        all of them by what they were made of: a later one takes over what is the same, and what that was about to tell
     """
 
     gate: GateStage | None
@@ -94,7 +104,8 @@ class Spotting:
     crossings: tuple[Crossing, ...]
     approaches: tuple[Approach, ...]
     phrase_end: int
-    made_of: Hashable = ()
+    parts: Mapping[Hashable, Any] = field(default_factory=dict)
+    keywords: KeywordStage | None = None
 
 
 class Ears:
@@ -124,12 +135,13 @@ class Ears:
     def adopt(self, spotting: Spotting) -> None:
         """Listens for this from the next hop on; the VAD, the commands and the positions go on. Between two calls of `hear`."""
         # another stage 1 is primed from the ring: a phrase that is being said is heard whole
-        self._listening = self._listening and spotting.wake is self._spotting.wake
+        same = spotting.wake is self._spotting.wake and spotting.keywords is self._spotting.keywords
+        self._listening = self._listening and same
         self._spotting = spotting
 
     def statistics(self) -> dict[str, float]:
         """What its stages count, by `<stage>_<name>`."""
-        stages = {"gate": self._spotting.gate, "wake": self._spotting.wake, "vad": self._vad}
+        stages = {"gate": self._spotting.gate, "wake": self._spotting.wake, "keywords": self._spotting.keywords, "vad": self._vad}
         return counts(stages)
 
     def command(self, fact: Trigger | Stop | Cancel) -> None:
@@ -174,7 +186,7 @@ class Ears:
 
     def _begin_anew(self) -> None:
         """What was said so far is thrown away: the same phrase may follow at once, and what is left of this one is not heard again."""
-        for stage in (self._spotting.wake, *self._spotting.crossings, *self._spotting.approaches):
+        for stage in (self._spotting.wake, self._spotting.keywords, *self._spotting.crossings, *self._spotting.approaches):
             if stage:
                 stage.reset()
 
@@ -189,22 +201,43 @@ class Ears:
             facts.append(fact)
         if self.attending and sample % VAD_HOP == 0:
             facts.append(SpeechProbability(sample, self._vad.step(self._ring.padded(sample - VAD_HOP, sample))))
-        if self._spotting.wake and sample % WAKE_HOP == 0:
-            self._score(self._spotting, self._spotting.wake, sample, facts)
+        if sample % WAKE_HOP == 0 and (self._spotting.wake or self._spotting.keywords):
+            self._spot(self._spotting, sample, facts)
         return facts
 
-    def _score(self, spotting: Spotting, wake: WakeStage, sample: int, facts: list[Sound]) -> None:
-        hop = self._ring.padded(sample - WAKE_HOP, sample)
+    def _spot(self, spotting: Spotting, sample: int, facts: list[Sound]) -> None:
+        first = sample - WAKE_HOP
+        hop = self._ring.padded(first, sample)
         if spotting.gate and not spotting.gate.step(hop):
+            if self._listening and spotting.keywords:
+                self._said(spotting.keywords.finish(), sample, facts)
             self._listening = False
             return
         if not self._listening:
-            # a score depends on two seconds of sound and nothing older: computed now, it is what it would be without a gate
-            wake.reset()
-            first = max(sample - WAKE_HOP - wake.history, -(-self._ring.first // WAKE_HOP) * WAKE_HOP)
-            if first < sample - WAKE_HOP:
-                wake.prime(self._ring.read(first, sample - WAKE_HOP))
+            # an answer depends on the last seconds of sound and nothing older: computed now, it is what it would be without a gate
+            if spotting.wake:
+                spotting.wake.reset()
+                if (before := self._before(first, spotting.wake.history)) is not None:
+                    spotting.wake.prime(before)
+            if spotting.keywords and (before := self._before(first, spotting.keywords.history)) is not None:
+                spotting.keywords.prime(first - len(before), before)
             self._listening = True
+        if spotting.wake:
+            self._score(spotting, spotting.wake, hop, sample, facts)
+        if spotting.keywords:
+            self._said(spotting.keywords.step(first, hop), sample, facts)
+
+    def _before(self, sample: int, count: int) -> Samples | None:
+        """At most the `count` samples before `sample`, whole hops, as far as the ring has them; None for none."""
+        first = max(sample - count, -(-self._ring.first // WAKE_HOP) * WAKE_HOP)
+        return self._ring.read(first, sample) if first < sample else None
+
+    def _said(self, heard: Sequence[Said], sample: int, facts: list[Sound]) -> None:
+        for one in heard:
+            # a text has no score: its search tells yes or nothing
+            facts.append(Candidate(sample, one.phrase.name, one.end, one.phrase.threshold, (), self._attend(sample)))
+
+    def _score(self, spotting: Spotting, wake: WakeStage, hop: Samples, sample: int, facts: list[Sound]) -> None:
         rules = zip(wake.phrases, spotting.crossings, spotting.approaches, wake.step(hop), strict=True)
         for phrase, crossing, approach, score in rules:
             crossed = crossing.step(sample, score)
@@ -216,7 +249,7 @@ class Ears:
                 facts.append(NearMiss(sample, phrase, missed, crossing.threshold))
 
     def _attend(self, sample: int) -> tuple[float, ...]:
-        """Starts the VAD, its state grown on the last 1.5 s, so that it does not matter whether it ran before."""
+        """Starts the VAD, its state grown on the last 1.6 s, so that it does not matter whether it ran before."""
         self._attended = sample
         self._vad.reset()
         last = sample - sample % VAD_HOP

@@ -153,6 +153,7 @@ class Scribe:
         self._clock: deque[tuple[int, int]] = deque(maxlen=RING_SECONDS * RATE // VAD_HOP)  # (sample, arrived_ns) of this turn
         self._measured: dict[int, dict[str, float]] = {}  # by turn whose final is pending
         self._transducer_ns = 0
+        self._verify_ns = 0  # what the open turn's wake took
 
     @property
     def idle(self) -> bool:
@@ -182,6 +183,8 @@ class Scribe:
                     self._deaf_until = min(self._deaf_until, fact.sample)  # who throws a turn away may begin again at once
                     self._obey(self.machine.take(fact), out)
                 case Trigger():
+                    if self.machine.state is State.ASLEEP:
+                        self._verify_ns = 0
                     self._obey(self.machine.take(fact), out)
                     self.triggered.append((fact.token, self.machine.open_turn))
                 case _:
@@ -220,18 +223,24 @@ class Scribe:
 
     def _verify(self, candidate: Candidate, out: list[Event]) -> None:
         now = candidate.sample
-        sound = self._ring.read(max(self._ring.first, now - PHRASE_SAMPLES), now)
+        # a text is told a chunk and more after its end, and the phrase must be in the sound whole
+        late = 0 if candidate.scores else max(0, now - candidate.phrase_end)
+        sound = self._ring.read(max(self._ring.first, now - PHRASE_SAMPLES - late), now)
+        began = time.perf_counter_ns()
         verdict = self._rules.verifier.verify(Phrase(candidate.phrase, candidate.scores, candidate.speech, sound))
-        scores = {"stage1": max(candidate.scores, default=0.0), "stage1_threshold": candidate.threshold, **verdict.scores}
+        first = {"stage1": max(candidate.scores), "stage1_threshold": candidate.threshold} if candidate.scores else {}
+        scores = {**first, **verdict.scores}
         if not verdict.accepted:
             out.append(WakeRefused(now, candidate.phrase, verdict.score, verdict.why, scores))
             return
+        phrase_end = candidate.phrase_end if verdict.since is None else now - verdict.since
+        self._verify_ns = time.perf_counter_ns() - began
         self._deaf_until = now + self._refractory
         # the VAD has heard what lies between the phrase's end and now
         grid = now - now % VAD_HOP
         windows = [SpeechProbability(grid - VAD_HOP * back, probability) for back, probability in enumerate(reversed(candidate.speech))]
-        self._windows = [window for window in reversed(windows) if window.sample > candidate.phrase_end]
-        self._obey(self.machine.take(Confirmed(now, candidate.phrase, candidate.phrase_end, verdict.score, verdict.why, scores)), out)
+        self._windows = [window for window in reversed(windows) if window.sample > phrase_end]
+        self._obey(self.machine.take(Confirmed(now, candidate.phrase, phrase_end, verdict.score, verdict.why, scores)), out)
 
     def _obey(self, items: list[Event | Order], out: list[Event]) -> None:
         todo = deque(items)
@@ -285,8 +294,10 @@ class Scribe:
         return FirstPass(sample, turn, words.text, words.last_word, words.word_first, words.confidence)
 
     def _since(self, speech_end: int) -> dict[str, float]:
-        """Measured times at an endpoint: since the end of speech arrived, and what the transducer computed in the turn."""
+        """Measured times at an endpoint: since the end of speech arrived, and what stage 2 and the transducer computed for the turn."""
         measured = {"transducer_ms": round(self._transducer_ns / 1e6, 3)}
+        if self._verify_ns:
+            measured["verify_ms"] = round(self._verify_ns / 1e6, 3)
         arrived = next((ns for sample, ns in self._clock if sample >= speech_end), 0)
         if arrived:
             measured["endpoint_ms"] = round((time.monotonic_ns() - arrived) / 1e6, 3)

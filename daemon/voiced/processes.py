@@ -97,8 +97,8 @@ def probe_main(fd: int) -> int:
     return 0
 
 
-def _probe_ears(settings: Settings, library: Library, _: Path, say: assembly.Say) -> None:
-    assembly.spotting(settings, library, say)
+def _probe_ears(settings: Settings, library: Library, runtime_dir: Path, say: assembly.Say) -> None:
+    assembly.spotting(settings, library, runtime_dir, say)
     assembly.rules(settings, library, say)
 
 

@@ -83,4 +83,4 @@ class Reloader:
 
 def spotted(settings: Settings) -> object:
     """What the wake stages are made of: other thresholds load nothing that has to be tried first."""
-    return [phrase.phrase for phrase in settings.wake.phrases], {role: model for role, model in roles(settings).items() if "wake" in role}
+    return [phrase.name for phrase in settings.wake.phrases], {role: model for role, model in roles(settings).items() if "wake" in role}

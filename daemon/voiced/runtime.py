@@ -185,7 +185,7 @@ class Lane:
     # ── ears ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _build_ears(self) -> None:
-        self._ears = assembly.ears(self._settings, self._library, self._ring, self._say)
+        self._ears = assembly.ears(self._settings, self._library, self._ring, self._runtime_dir, self._say)
 
     def _hear(self) -> None:
         source: Microphone | PacedFile | None = None
@@ -335,7 +335,7 @@ class Lane:
     def _adopt(self, settings: Settings, revision: int) -> None:
         """Builds what the settings want, in a thread of its own: the ears go on meanwhile, and so does the line to the main process."""
         try:
-            spotting = assembly.spotting(settings, self._library, self._say, self._ears.spotting)
+            spotting = assembly.spotting(settings, self._library, self._runtime_dir, self._say, self._ears.spotting)
             rules = assembly.rules(settings, self._library, self._say, self._scribe.rules, lane=self._lane.name)
         except VoicedError as error:
             self._link.send({"unfit": str(error)})

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,12 +19,11 @@ from . import knobs
 from .boards import Board, board, spell
 from .errors import ConfigError
 from .knobs import knob
+from .phrases import MODEL, MODEL_FORM, Broken, WakeSettings, heads, texts, wrong_phrases
 from .profiles import EndpointSettings, contradictions, inherit, sources
 
 _NAME = r"[A-Za-z0-9_-]{1,64}"
 _NAME_FORM = "a name of letters, digits, _ and -"
-_MODEL = r"[a-z0-9][a-z0-9._-]{0,99}"
-_MODEL_FORM = "the id of a model (voicectl models list)"
 _CORES_HIGH = 1023
 
 
@@ -44,6 +42,7 @@ class LogSettings:
 
     level: str = knob("info", "Least weight of what is logged.", choices=("debug", "info", "warning", "error"), live=True)
     text: bool = knob(False, "Put the spoken words into the log.", live=True)
+    receipts: int = knob(50, "Turns whose receipt, words too, is kept in memory for voicectl turns; 0: none.", low=0, high=1000, live=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +50,12 @@ class ModelSettings:
     """Which model plays which role"""
 
     path: str = knob("", "Folder that is searched for models first.", pattern=r"|/.*", form='"" or an absolute path')
-    wake_embedding: str = knob("speech-embedding", "Speech embedding below the wake heads.", pattern=_MODEL, form=_MODEL_FORM)
-    vad: str = knob("silero-vad", "Voice activity detector.", pattern=_MODEL, form=_MODEL_FORM)
-    transducer: str = knob("starter-en", "Streaming recognizer.", pattern=_MODEL, form=_MODEL_FORM)
-    second_pass: str = knob("moonshine-tiny-en", 'Recognizer of the second pass; "" for none.', pattern=f"|{_MODEL}", form=_MODEL_FORM)
+    wake_embedding: str = knob("speech-embedding", "Speech embedding below the wake heads.", pattern=MODEL, form=MODEL_FORM)
+    wake_text: str = knob("starter-en", "Streaming transducer that hears wake phrases given as text.", pattern=MODEL, form=MODEL_FORM)
+    wake_verifier: str = knob("starter-en", "Streaming transducer of the wake phrase's second stage.", pattern=MODEL, form=MODEL_FORM)
+    vad: str = knob("silero-vad", "Voice activity detector.", pattern=MODEL, form=MODEL_FORM)
+    transducer: str = knob("starter-en", "Streaming recognizer.", pattern=MODEL, form=MODEL_FORM)
+    second_pass: str = knob("moonshine-tiny-en", 'Recognizer of the second pass; "" for none.', pattern=f"|{MODEL}", form=MODEL_FORM)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,30 +93,6 @@ class GateSettings:
     margin_db: float = knob(8.0, "Loudness above the room's own noise that opens it.", low=0, high=30, live=True)
     floor_dbfs: float = knob(-80.0, "Loudness below which it never opens.", low=-100, high=-30, live=True)
     hold_ms: float = knob(2000.0, "It stays open for so long after the last loud block.", low=100, high=60_000, live=True)
-
-
-@dataclass(frozen=True, slots=True)
-class PhraseSettings:
-    """A wake phrase"""
-
-    phrase: str = knob("jarvis", "Id of its head model, once in the list.", pattern=_MODEL, form=_MODEL_FORM)
-    threshold: float = knob(0.9, "Score that counts as heard.", low=0.01, high=1, live=True)
-    hops: int = knob(2, "Scores in a row, one every 80 ms, that must count.", low=1, high=25, live=True)
-
-
-@dataclass(frozen=True, slots=True)
-class WakeSettings:
-    """The wake phrase, in two stages"""
-
-    phrases: tuple[PhraseSettings, ...] = knob(
-        (PhraseSettings(),), "Phrases listened for; none: only clients open turns.", low=0, high=16, live=True
-    )
-    refractory_ms: float = knob(1500.0, "After a decision the phrase is not decided again for so long.", low=0, high=60_000, live=True)
-    # the median over recordings of one word; the 95th percentile is 30 ms before the end
-    phrase_end_ms: float = knob(245.0, "The phrase is taken to end so long after the first score that counts.", low=0, high=1000, live=True)
-    verify_hops: int = knob(3, "Scores in a row, from the first that counts, that the second stage wants.", low=1, high=25, live=True)
-    verify_threshold: float = knob(0.85, "Score that each of them must keep.", low=0, high=1, live=True)
-    verify_speech: int = knob(8, "Windows of 32 ms in the last 1.5 s that must be speech.", low=0, high=46, unit="windows", live=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,9 +172,13 @@ def roles(settings: Settings) -> dict[str, str]:
     """Role to model id, for each model that these settings want."""
     models = settings.models
     wanted = {"vad": models.vad, "transducer": models.transducer}
-    if settings.wake.phrases:
+    if heads(settings.wake.phrases):
         wanted["wake embedding"] = models.wake_embedding
-    wanted |= {f"wake phrase {phrase.phrase}": phrase.phrase for phrase in settings.wake.phrases}
+    wanted |= {f"wake phrase {phrase.phrase}": phrase.phrase for phrase in heads(settings.wake.phrases)}
+    if texts(settings.wake.phrases):
+        wanted["wake text"] = models.wake_text
+    if settings.wake.phrases and settings.wake.verifier == "phrase":
+        wanted["wake verifier"] = models.wake_verifier
     for detector in sorted({endpoint_of(settings, lane.name).turn_detector for lane in settings.lanes} - {"off"}):
         wanted["turn detector"] = detector
     if has_second_pass(settings):
@@ -230,9 +211,6 @@ def from_plain(plain: Mapping[str, Any]) -> Settings:
 
 # ── rules between keys ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-Broken = tuple[tuple[str, ...], str]
-"""The keys a rule is about, the one to change first, and what must be."""
-
 
 def _vad_leaves_speech(s: Settings) -> Iterator[Broken]:
     if s.vad.off >= s.vad.on:  # else a probability between them begins and ends speech at once
@@ -252,15 +230,15 @@ def _endpoint_order(s: Settings) -> Iterator[Broken]:
             yield (f"{section}.{shorter}", f"{section}.{longer}"), f"{section}.{shorter} must be at most {section}.{longer}"
 
 
-def _names_once(s: Settings) -> Iterator[Broken]:
-    for key, field, names in (
-        ("lanes", "name", [lane.name for lane in s.lanes]),
-        ("wake.phrases", "phrase", [phrase.phrase for phrase in s.wake.phrases]),
-    ):
-        count = Counter(names)
-        for at, name in enumerate(names):
-            if count[name] > 1 and name in names[:at]:
-                yield (f"{key}[{at}].{field}", f"{key}[{names.index(name)}].{field}"), f"each {field} must be in the list once"
+def _lanes_once(s: Settings) -> Iterator[Broken]:
+    names = [lane.name for lane in s.lanes]
+    for at, name in enumerate(names):
+        if name in names[:at]:
+            yield (f"lanes[{at}].name", f"lanes[{names.index(name)}].name"), "each name must be in the list once"
+
+
+def _phrases(s: Settings) -> Iterator[Broken]:
+    yield from wrong_phrases(s.wake.phrases, "wake.phrases")
 
 
 def _files_exist(s: Settings) -> Iterator[Broken]:
@@ -271,7 +249,10 @@ def _files_exist(s: Settings) -> Iterator[Broken]:
             yield (f"lanes[{at}].source",), "must be a file that exists"
 
 
-RULES = (_vad_leaves_speech, _capture_waits, _endpoint_order, _names_once, _files_exist)
+Rule = Callable[[Settings], Iterator[Broken]]
+"""What must be between the keys of settings."""
+
+RULES: tuple[Rule, ...] = (_vad_leaves_speech, _capture_waits, _endpoint_order, _lanes_once, _phrases, _files_exist)
 
 
 def check_board(settings: Settings, on: Board) -> list[Broken]:
@@ -358,8 +339,11 @@ def _is_there(path: Path) -> bool:
     return True
 
 
-def read(path: Path | None, on: str = "") -> Settings:
-    """The settings of a file (None: defaults); ConfigError holds every mistake. `on` names a board against the file's own."""
+def read(path: Path | None, on: str = "", more: Sequence[Rule] = ()) -> Settings:
+    """The settings of a file (None: defaults); ConfigError holds every mistake.
+
+    `on` names a board against the file's own; `more` are rules beside those of this file.
+    """
     if path is None:
         return parse("", "defaults", on)
     try:
@@ -376,10 +360,10 @@ def read(path: Path | None, on: str = "") -> Settings:
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise ConfigError(f"{path}:{line}", f"must be UTF-8 text; got the byte 0x{data[error.start]:02x}") from None
-    return parse(text, str(path), on)
+    return parse(text, str(path), on, more)
 
 
-def parse(text: str, name: str, on: str = "") -> Settings:
+def parse(text: str, name: str, on: str = "", more: Sequence[Rule] = ()) -> Settings:
     """The settings of a text; `name` stands before the line in its mistakes. See `read`."""
     from .yamlread import Mistake, Reader, compose
 
@@ -387,7 +371,7 @@ def parse(text: str, name: str, on: str = "") -> Settings:
     reader = Reader(mistakes)
     settings = inherited(reader.section(Settings, node), reader.lines)
     wrong = {mistake.key for mistake in mistakes}
-    broken = [item for rule in RULES for item in rule(settings)]
+    broken = [item for rule in (*RULES, *more) for item in rule(settings)]
     for keys, must in broken + check_board(settings, board(on or settings.placement.board)):
         if wrong & {source for key in keys for source in sources(key)}:  # a default stands in for a wrong value: nobody wrote what is seen
             continue
@@ -403,8 +387,9 @@ def parse(text: str, name: str, on: str = "") -> Settings:
 def inherited(found: Settings, written: Collection[str]) -> Settings:
     """What a file leaves to a profile, or for a lane to the file's own section, filled in; `written`: the keys that it has."""
     endpoint, of_lanes = inherit(found.endpoint, [lane.endpoint for lane in found.lanes], written)
-    lanes = zip(found.lanes, of_lanes, strict=True)
-    return replace(found, endpoint=endpoint, lanes=tuple(replace(lane, endpoint=own) for lane, own in lanes))
+    return replace(
+        found, endpoint=endpoint, lanes=tuple(replace(lane, endpoint=own) for lane, own in zip(found.lanes, of_lanes, strict=True))
+    )
 
 
 def _all(mistakes: list[Any], name: str) -> ConfigError:

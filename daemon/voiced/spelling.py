@@ -12,7 +12,7 @@ from pathlib import Path
 
 from .errors import ModelError
 from .models import Found, Library, Model, default_library
-from .phrases import Broken, PhraseSettings, plain, texts
+from .phrases import Broken, PhraseSettings, plain, texts, unsayable
 from .settings import Settings
 from .stages.keywords import TextPhrase
 from .stages.pieces import Pieces
@@ -29,6 +29,11 @@ def text_role(model: Model) -> str:
 def find(library: Library, model: str) -> Found:
     """The files of a model that listens for texts. Raises ModelError."""
     return library.find(model, text_role(library.model(model)))
+
+
+def speller(library: Library, model: str) -> Pieces:
+    """How the model that listens for texts spells them. Raises ModelError."""
+    return pieces_of(find(library, model).files)
 
 
 def pieces_of(files: Mapping[str, Path]) -> Pieces:
@@ -50,7 +55,7 @@ def unspellable(settings: Settings) -> Iterator[Broken]:
     if not texts(settings.wake.phrases):
         return
     try:
-        pieces = pieces_of(find(default_library(settings.models.path), settings.models.wake_text).files)
+        pieces = speller(default_library(settings.models.path), settings.models.wake_text)
     except ModelError:
         return
     yield from misspelled(settings.wake.phrases, pieces)
@@ -60,7 +65,7 @@ def misspelled(phrases: Sequence[PhraseSettings], pieces: Pieces) -> Iterator[Br
     """Texts that cannot be spelled, are too short, or have the pieces of another."""
     spelled: dict[tuple[str, ...], str] = {}
     for at, entry in enumerate(phrases):
-        if not entry.text:
+        if not entry.text or unsayable(entry.text):  # told by the settings
             continue
         key = f"wake.phrases[{at}].text"
         try:

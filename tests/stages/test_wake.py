@@ -13,7 +13,7 @@ from sounds import hops, noise, sound, to_int16
 from voiced.audio import Samples
 from voiced.errors import ModelError
 from voiced.models import Library
-from voiced.settings import WakeSettings
+from voiced.phrases import WakeSettings
 from voiced.stages.gate import Gate
 from voiced.stages.vad import Vad
 from voiced.stages.wake import Crossed, Crossing, Phrase, SpeechVerifier, Stage1, Verdict

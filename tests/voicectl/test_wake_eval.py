@@ -6,6 +6,7 @@ import itertools
 import json
 import struct
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,12 +19,12 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from sounds import noise, to_int16
 from voicectl.__main__ import main
-from voicectl.evaluation import wake_clips, wake_measure, wake_report, wake_run
+from voicectl.evaluation import wake_cascade, wake_clips, wake_measure, wake_report, wake_run
 from voiced.api import Library, ModelError, Samples, UsageError
 from voiced_train import wake_train
 from voiced_train.head import Recipe
 from voiced_train.wake_split import FOREIGN_PARTS, PHRASE_PARTS, Part, part
-from voiced_train.wake_tracks import Tracks
+from voiced_train.wake_tracks import Tracks, listen
 
 SAMPLE = Path(__file__).resolve().parents[2] / "daemon" / "voiced" / "data" / "sample.flac"
 PHRASES = ((19_120, 28_080), (154_800, 163_760))
@@ -183,18 +184,35 @@ def wake_features(library: Library) -> Any:
     return WakeFeatures(library.find("speech-embedding").files["model"])
 
 
-def test_the_cascade_is_asked_at_one_place_or_about_a_whole_clip(library: Library, tmp_path: Path) -> None:
-    from voiced.api import defaults
+def test_the_second_stage_is_asked_as_the_daemon_asks_it(library: Library, tmp_path: Path) -> None:
+    from voiced.api import AudioFrame, Wake, defaults, pipeline
 
     whole, _ = soundfile.read(SAMPLE, dtype="int16")
+    usual = defaults()
+    told = pipeline(replace(usual, models=replace(usual.models, second_pass="")), library, tmp_path).feed(AudioFrame(0, whole.copy()))
+    wakes = [event for event in told if isinstance(event, Wake)]
     clip = wake_clips.Clip("sample", "clean", PHRASES[0][1], partial(np.array, whole))
-    cascade = wake_measure.Cascade(defaults(), library, tmp_path, "jarvis", 0.9)
-    first, second, talk = (cascade.ask(clip, end // 1280) for end in (PHRASES[0][1], PHRASES[1][1], TALK[0][1]))
-    assert (first.accepted, second.accepted, talk.accepted) == (True, True, False)
-    assert abs(first.phrase_end - PHRASES[0][1]) < 4000
-    assert abs(second.phrase_end - PHRASES[1][1]) < 4000
-    assert not talk.heard
-    assert cascade.hear(clip) == first
+    track = listen(wake_features(library), [(clip.name, whole / np.float32(32767))])
+    scored = wake_measure.head_scores(library.find("jarvis").files["model"], wake_clips.Judged((clip,), track))
+    second = wake_cascade.SecondStage(usual, library, "jarvis")
+    found = second.crossings(clip, scored, usual.wake.phrases[0].threshold)
+    assert [(one.accepted, one.sample, one.phrase_end) for one in found] == [(True, wake.sample, wake.phrase_end) for wake in wakes]
+    assert [one.score for one in found] == pytest.approx([wake.score for wake in wakes], abs=0.05)
+    assert wake_cascade.woken(found) == found[0]
+    assert [wake_cascade.at(found, end) for _, end in PHRASES] == found
+    # at a loose threshold there may be more of them, judged at the same places alike
+    loose = {one.sample: one.score for one in second.crossings(clip, scored, 0.3)}
+    assert all(loose.get(one.sample, one.score) == one.score for one in found)
+
+
+def test_of_several_crossings_the_first_accepted_one_counts() -> None:
+    refused, accepted, later = (
+        wake_cascade.Answer(yes, first, first + 9, 0, 0.0, "") for yes, first in ((False, 1), (True, 20), (True, 40))
+    )
+    assert wake_cascade.woken([refused, accepted, later]) is accepted
+    assert wake_cascade.woken([refused]) is refused
+    assert wake_cascade.woken([]) is None
+    assert wake_cascade.at([refused, accepted, later], 39) is accepted
 
 
 # ── train ──────────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from voiced.api import InputError, UsageError, default_library, defaults, runtime_directory
+from voiced.api import InputError, UsageError, default_library, defaults
 
 if TYPE_CHECKING:
     from voiced.api import Library
@@ -109,7 +109,7 @@ def _report(options: argparse.Namespace, phrases: list[str], head: Path | None) 
     from .evaluation import wake_clips, wake_report, wake_run
 
     settings = defaults()
-    with tempfile.TemporaryDirectory(prefix="voicectl-") as folder, runtime_directory() as runtime:
+    with tempfile.TemporaryDirectory(prefix="voicectl-") as folder:
         library = default_library(options.path)
         if head:
             library = wake_run.library_with(head, phrases[0], Path(folder), options.path)
@@ -117,7 +117,7 @@ def _report(options: argparse.Namespace, phrases: list[str], head: Path | None) 
         found = wake_clips.material(options.data, features, options.cache or default_cache(), meter())
         heads = wake_run.heads_of(library, phrases, wake_clips.phrases(found))
         threshold = settings.wake.phrases[0].threshold if options.threshold is None else options.threshold
-        results = _measured(options, found, heads, threshold, library, runtime)
+        results = _measured(options, found, heads, threshold, library)
     line = (
         f"voicectl wake eval: test part of {options.data.name}, threshold {threshold:g}, {settings.wake.phrases[0].hops} scores in a row, "
         f"refractory {settings.wake.refractory_ms:g} ms."
@@ -130,12 +130,10 @@ def _report(options: argparse.Namespace, phrases: list[str], head: Path | None) 
         print(wake_report.markdown(line, results) if options.markdown else wake_report.plain(line, results))
 
 
-def _measured(
-    options: argparse.Namespace, found: Material, heads: list[HeadFile], threshold: float, library: Library, runtime: Path
-) -> list[Figures]:
+def _measured(options: argparse.Namespace, found: Material, heads: list[HeadFile], threshold: float, library: Library) -> list[Figures]:
     from voiced_train.wake_train import own_recordings, spoken_to_judge
 
-    from .evaluation import wake_clips, wake_measure, wake_run
+    from .evaluation import wake_cascade, wake_clips, wake_run
 
     settings = defaults()
     everything, others = wake_clips.foreign(found, options.reads_h * 3600), wake_clips.other_phrases(found)
@@ -154,10 +152,8 @@ def _measured(
             if not next(iter(said.values())).clips:
                 raise InputError(str(options.data), f"has no recording of {head.phrase!r} in its test part", "give --recordings DIR")
         foreign = wake_clips.against(found, everything, others, head.phrase)
-        cascade = None
-        if not (head.compared or options.no_cascade):
-            cascade = wake_measure.Cascade(settings, library, runtime, head.id, threshold)
-        results.append(wake_run.measured(head, said, foreign, settings, threshold, cascade, found.progress))
+        second = None if head.compared or options.no_cascade else wake_cascade.SecondStage(settings, library, head.id)
+        results.append(wake_run.measured(head, said, foreign, settings, threshold, second, found.progress))
     return results
 
 

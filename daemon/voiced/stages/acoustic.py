@@ -29,7 +29,8 @@ _ANY = (None, None, None, None)
 
 
 class AcousticModel:
-    """One transducer. One thread owns it. Raises ModelError where the files are of another kind.
+    """One transducer. Its methods may be called from any thread: nothing is kept between two calls. Raises ModelError where the files
+    are of another kind.
 
     frame         samples of one frame of its answers
     context_size  symbols that its decoder sees

@@ -56,6 +56,10 @@ class Pieces:
             raise ValueError(f"{text!r} cannot be spelled: {lack}")
         return tuple(pieces)
 
+    def rarity(self, piece: str) -> float:
+        """0 for the piece that was joined first, towards 1 for those learned last and for single letters."""
+        return sum(score > self._scores[piece] for score in self._scores.values()) / len(self._scores)
+
     def encode(self, text: str) -> tuple[int, ...]:
         """The numbers of `spell`'s pieces. Raises as it does."""
         return tuple(self.numbers[piece] for piece in self.spell(text))

@@ -1,7 +1,7 @@
 """How often a head misses its phrase, and how often it hears it where it is not: scores in, rates out.
 
-What lives here: peaks of scores, thresholds for a number of false accepts, and the replay of a crossing through the real pipeline for what
-the second stage says. What must not: which clips (wake_clips.py), tables (wake_report.py).
+What lives here: peaks of scores, thresholds for a number of false accepts. What must not: which clips (wake_clips.py), the second stage
+(wake_cascade.py), tables (wake_report.py).
 
 A crossing wants `hops` high scores in a row, so what counts of a track is the lowest of each `hops` neighbours. Two crossings of foreign
 sound nearer than the refractory time are one false accept.
@@ -10,23 +10,18 @@ sound nearer than the refractory time are one false accept.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from voiced.api import AudioFrame, Library, ModelError, Pipeline, Port, Settings, Wake, WakeRefused, open_session, pipeline, windows
+from voiced.api import ModelError, Port, open_session, windows
 
 from .scores import Rate, share
 from .wake_clips import Clip, Judged, scores_by_clip
 
 HOP = 1280
 _CHUNK = 2048
-_LEAD_HOPS = 40
-"""Replayed before a crossing: the two seconds that a score depends on, and the 1.5 s that the second stage looks back on."""
-_PATIENCE_HOPS = 25
-"""Replayed after it, until the pipeline says what it thinks."""
-
 BUDGETS = (0.0, 0.5, 1.0)
 """False accepts an hour at which the misses are told."""
 
@@ -98,9 +93,9 @@ def first_crossing(track: NDArray[np.float32], threshold: float, hops: int) -> i
     return int(low[0]) if len(low) else None
 
 
-def above(false_scores: Sequence[float], allowed: int) -> float:
+def above(false_scores: Sequence[float], allowed: int, nothing: float = 0.0) -> float:
     """The score that must be passed so that at most `allowed` of these (the highest first) do."""
-    return false_scores[allowed] if allowed < len(false_scores) else 0.0
+    return false_scores[allowed] if allowed < len(false_scores) else nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,63 +108,12 @@ class Point:
     missed: dict[str, Rate]
 
 
-def points(false_scores: Sequence[float], true_scores: Mapping[str, Sequence[float]], hours: float) -> list[Point]:
-    """false_scores: of all accepts in `hours`, the highest first; true_scores: a clip's best, 0 where nothing is accepted."""
+def points(false_scores: Sequence[float], true_scores: Mapping[str, Sequence[float]], hours: float, nothing: float = 0.0) -> list[Point]:
+    """false_scores: of all accepts in `hours`, the highest first; true_scores: a clip's best, `nothing` where nothing is accepted."""
     found = []
     for budget in BUDGETS:
-        over = above(false_scores, int(budget * hours))
+        over = above(false_scores, int(budget * hours), nothing)
         missed = {name: share([score <= over for score in scores]) for name, scores in true_scores.items()}
         accepts = sum(score > over for score in false_scores)
         found.append(Point(budget, accepts, over, {name: rate for name, rate in missed.items() if rate}))
     return found
-
-
-# ── the second stage ───────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What the whole cascade made of a crossing: the sample at which it said so, and where it took the phrase to end (0 if refused).
-
-    `heard` is false where the pipeline's own first stage did not cross: the gate was shut, or the run too short."""
-
-    accepted: bool
-    heard: bool
-    sample: int
-    phrase_end: int
-    why: str
-
-
-class Cascade:
-    """The daemon's own pipeline with one phrase, asked about one place in a clip at a time. One thread."""
-
-    def __init__(self, settings: Settings, library: Library, runtime_dir: Path, phrase: str, threshold: float) -> None:
-        """phrase: the id of the head. Raises ModelError."""
-        wanted = replace(settings.wake.phrases[0], phrase=phrase, threshold=threshold)
-        models = replace(settings.models, second_pass="")
-        self._pipeline: Pipeline = pipeline(
-            replace(settings, wake=replace(settings.wake, phrases=(wanted,)), models=models), library, runtime_dir
-        )
-
-    def ask(self, clip: Clip, hop: int) -> Answer:
-        """Replays the clip around a crossing that ends with this hop, and waits for the second stage."""
-        return self._replay(clip, max(hop - _LEAD_HOPS, 0), hop + _PATIENCE_HOPS, hop)
-
-    def hear(self, clip: Clip) -> Answer:
-        """Replays the whole clip: its first wake, else what was refused last."""
-        return self._replay(clip, 0, len(clip.sound()) // HOP, 0)
-
-    def _replay(self, clip: Clip, first: int, last: int, least: int) -> Answer:
-        sound, offset = clip.sound(), first * HOP
-        self._pipeline.reset()
-        answer = Answer(False, False, 0, 0, "the first stage did not cross its threshold")
-        for at in range(first, min(last, len(sound) // HOP)):
-            block = sound[at * HOP : (at + 1) * HOP].copy()
-            for event in self._pipeline.feed(AudioFrame(at * HOP - offset, block)):
-                if isinstance(event, Wake):
-                    return Answer(True, True, event.sample + offset, event.phrase_end + offset, event.verdict)
-                if isinstance(event, WakeRefused) and at >= least:
-                    answer = Answer(False, True, event.sample + offset, 0, event.verdict)
-                    if least:
-                        return answer
-        return answer

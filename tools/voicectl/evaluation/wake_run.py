@@ -16,13 +16,19 @@ from numpy.typing import NDArray
 from voiced.api import Library, ModelError, Settings, default_library, to_ms, to_samples
 
 from .scores import Rate, share
+from .wake_cascade import Answer, SecondStage, at, woken
 from .wake_clips import Judged, scores_by_clip
-from .wake_measure import HOP, Answer, Cascade, Peak, best_of, first_crossing, head_scores, peaks, points
+from .wake_measure import HOP, Peak, best_of, first_crossing, head_scores, peaks, points
 from .wake_report import Accept, Curve, Figures
 
 _LEAST = 0.02
 """Peaks lower than that are not counted: a threshold there would be no threshold."""
 _CURVE_POINTS = 400
+
+LOOSE = 0.5
+"""Where the first stage crosses when the second is measured by its own score: so low that it loses next to nothing."""
+_UNHEARD = -30.0
+"""Below any score of the second stage: the first did not cross."""
 
 Progress = Callable[[str, int, int], None]
 
@@ -85,13 +91,14 @@ def measured(
     foreign: Judged,
     settings: Settings,
     threshold: float,
-    cascade: Cascade | None,
+    second: SecondStage | None,
     progress: Progress,
 ) -> Figures:
     """Everything about one head. `said` by condition, the clean one first."""
     hops = settings.wake.phrases[0].hops
     refractory = to_samples(settings.wake.refractory_ms) // HOP
-    foreign_peaks = peaks(foreign, head_scores(head.path, foreign), hops=hops, refractory_hops=refractory, least=_LEAST)
+    foreign_scores = head_scores(head.path, foreign)
+    foreign_peaks = peaks(foreign, foreign_scores, hops=hops, refractory_hops=refractory, least=_LEAST)
     scores = {name: head_scores(head.path, judged) for name, judged in said.items()}
     best = {name: best_of(judged, scores[name], hops) for name, judged in said.items()}
     false_scores = [peak.score for peak in foreign_peaks]
@@ -113,43 +120,78 @@ def measured(
         accepts=tuple(_accept(peak, None) for peak in accepts),
         curves=(_curve(f"{label}, stage 1", false_scores, true_scores[clean], foreign.hours),),
     )
-    if cascade is None:
+    if second is None:
         return figures
-    answers = {name: _heard(cascade, judged, best[name], threshold, progress, f"{label} {name}") for name, judged in said.items()}
-    asked = _asked(cascade, accepts, progress, f"{label} false accepts")
+    judged = {name: _judged(second, found, scores[name], threshold, progress, f"{label} {name}") for name, found in said.items()}
+    answers = {name: [woken(each) for each in found] for name, found in judged.items()}
+    foreign_answers = dict(
+        zip(foreign.clips, _judged(second, foreign, foreign_scores, threshold, progress, f"{label} foreign"), strict=True)
+    )
+    asked = [at(foreign_answers[peak.clip], peak.sample) for peak in accepts]
     passed = [peak.score for peak, answer in zip(accepts, asked, strict=True) if answer.accepted]
-    kept = {name: [peak.score * answer.accepted for peak, answer in zip(best[name], answers[name], strict=True)] for name in said}
-    woken = [(answer, clip) for answer, clip in zip(answers[clean], said[clean].clips, strict=True) if answer.accepted]
+    kept = {name: [peak.score * wakes(answer) for peak, answer in zip(best[name], answers[name], strict=True)] for name in said}
+    right = [(answer, clip) for answer, clip in zip(answers[clean], said[clean].clips, strict=True) if answer and answer.accepted]
+    alone, false_alone = _alone(second, said, scores, foreign, foreign_scores, refractory, progress, label)
     return replace(
         figures,
+        stage2=tuple(points(false_alone, alone, foreign.hours, _UNHEARD)),
         cascade=tuple(points(passed, kept, foreign.hours)),
         cascade_accepts=len(passed),
-        cascade_missed=_missed({name: [answer.accepted for answer in found] for name, found in answers.items()}),
-        stage2_passes=share([answer.accepted for answer in asked if answer.heard]),
-        stage2_loses=share([not answer.accepted for name in said if name != "0 dB" for answer in answers[name] if answer.heard]),
-        confirmed_ms=_spread([to_ms(answer.sample - clip.end) for answer, clip in woken]),
-        phrase_end_ms=_spread([to_ms(answer.phrase_end - clip.end) for answer, clip in woken]),
+        cascade_missed=_missed({name: [wakes(answer) for answer in found] for name, found in answers.items()}),
+        stage2_passes=share([answer.accepted for answer in asked]),
+        stage2_loses=share([not answer.accepted for name in said if name != "0 dB" for answer in answers[name] if answer]),
+        confirmed_ms=_spread([to_ms(answer.sample - clip.end) for answer, clip in right]),
+        phrase_end_ms=_spread([to_ms(answer.phrase_end - clip.end) for answer, clip in right]),
         accepts=tuple(_accept(peak, answer) for peak, answer in zip(accepts, asked, strict=True)),
-        curves=(*figures.curves, _curve(f"{label}, cascade from {threshold:g}", passed, kept[clean], foreign.hours)),
+        curves=(
+            *figures.curves,
+            _curve(f"{label}, stage 2", false_alone, alone[clean], foreign.hours, _UNHEARD),
+            _curve(f"{label}, cascade from {threshold:g}", passed, kept[clean], foreign.hours),
+        ),
     )
 
 
-def _heard(cascade: Cascade, judged: Judged, best: Sequence[Peak], threshold: float, progress: Progress, what: str) -> list[Answer]:
-    """The cascade's answer to each clip; where stage 1 crossed nowhere it need not be asked."""
-    nothing = Answer(False, False, 0, 0, "the first stage did not cross its threshold")
-    answers = []
-    for at, (clip, peak) in enumerate(zip(judged.clips, best, strict=True)):
-        answers.append(cascade.hear(clip) if peak.score >= threshold else nothing)
-        progress(what, at + 1, len(best))
-    return answers
+def wakes(answer: Answer | None) -> bool:
+    return answer is not None and answer.accepted
 
 
-def _asked(cascade: Cascade, crossings: Sequence[Peak], progress: Progress, what: str) -> list[Answer]:
-    answers = []
-    for at, peak in enumerate(crossings):
-        answers.append(cascade.ask(peak.clip, peak.hop))
-        progress(what, at + 1, len(crossings))
-    return answers
+def _judged(
+    second: SecondStage, judged: Judged, scores: NDArray[np.float32], threshold: float, progress: Progress, what: str
+) -> list[list[Answer]]:
+    """The answers to each clip's crossings."""
+    found = []
+    for done, (clip, track) in enumerate(zip(judged.clips, scores_by_clip(judged, scores), strict=True)):
+        found.append(second.crossings(clip, track, threshold))
+        progress(what, done + 1, len(judged.clips))
+    return found
+
+
+def _alone(
+    second: SecondStage,
+    said: dict[str, Judged],
+    scores: dict[str, NDArray[np.float32]],
+    foreign: Judged,
+    foreign_scores: NDArray[np.float32],
+    refractory: int,
+    progress: Progress,
+    label: str,
+) -> tuple[dict[str, list[float]], list[float]]:
+    """The second stage's own scores behind a loose first one: the best of each clip by condition; of foreign sound, the highest first."""
+    true = {
+        name: [
+            max((answer.score for answer in found), default=_UNHEARD)
+            for found in _judged(second, judged, scores[name], LOOSE, progress, f"{label} {name}, loose")
+        ]
+        for name, judged in said.items()
+    }
+    false = []
+    for answers in _judged(second, foreign, foreign_scores, LOOSE, progress, f"{label} foreign, loose"):
+        quiet_until = 0
+        for answer in answers:
+            if answer.first >= quiet_until:
+                false.append(answer.score)
+                quiet_until = answer.first + refractory * HOP
+    return true, sorted(false, reverse=True)
 
 
 def _missed(woke: dict[str, list[bool]]) -> dict[str, Rate]:
@@ -174,13 +216,13 @@ def _accept(peak: Peak, answer: Answer | None) -> Accept:
     return Accept(peak.clip.name, peak.clip.kind, peak.sample / 16_000, peak.score, None if answer is None else answer.accepted)
 
 
-def _curve(label: str, false_scores: Sequence[float], true_scores: Sequence[float], hours: float) -> Curve:
+def _curve(label: str, false_scores: Sequence[float], true_scores: Sequence[float], hours: float, nothing: float = 0.0) -> Curve:
     """At thresholds just above each of the highest false accepts."""
     found = sorted(false_scores, reverse=True)[:_CURVE_POINTS]
     rates: list[float] = []
     missed: list[float] = []
     true = np.array(true_scores)
-    for accepts, over in enumerate([*found, 0.0]):
+    for accepts, over in enumerate([*found, nothing]):
         rates.append(accepts / hours)
         missed.append(float((true <= over).mean()))
     return Curve(label, tuple(rates), tuple(missed))
