@@ -46,8 +46,6 @@ from .phrases import TEXT_BOOST, TEXT_THRESHOLD, unsayable
 from .phrases import plain as phrase_words
 from .profiles import PROFILES, EndpointSettings, contradictions
 from .progress import bar
-from .receipts import from_lines as receipts_from_lines
-from .receipts import to_plain as plain_receipt
 from .runtime_dir import runtime_directory
 from .segments import SegmentRules, segments
 from .settings import Settings, defaults, find_config
@@ -116,8 +114,8 @@ __all__ = [
     "TextSource", "Transducer", "Trigger", "TurnClosed", "TurnDetector", "TurnMachine", "TurnScore", "Unknown", "UsageError", "Vad",
     "Verdict", "VoicedError", "Wake", "WakeFeatures", "WakeRefused", "Words", "__version__", "bar", "contradictions", "decode",
     "default_library", "defaults", "encode", "find_bus", "find_config", "is_crumb", "json_line", "letters", "open_session",
-    "parse_settings", "phrase_words", "pipeline", "plain_receipt", "prepare_output", "probe", "provider", "read_audio", "read_settings",
-    "reader_gone", "receipts_from_lines",
+    "parse_settings", "phrase_words", "pipeline", "prepare_output", "probe", "provider", "read_audio", "read_settings",
+    "reader_gone", 
     "refusal", "run_command", "runtime_directory", "second_pass", "segments", "speller", "to_ms", "to_samples", "trace", "transducer",
     "turn_rules", "unsayable", "wait_hops", "wake_verifier", "windows",
 ]  # fmt: skip
