@@ -37,7 +37,7 @@ runtime
 processes
 assembly
 pipeline
-ears
+ears spelling
 stages
 sources
 turn
@@ -54,7 +54,7 @@ download
 integrity
 manifest progress
 settings
-boards profiles
+boards profiles phrases
 yamlread changes
 knobs
 wire

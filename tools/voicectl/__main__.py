@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from voiced.api import __version__, run_command
 
-from . import asr, client, endpoint, guard, models, selftest, vad, wake, why
+from . import asr, client, endpoint, guard, models, selftest, vad, wake, wake_check, why
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -115,10 +115,11 @@ def parser() -> argparse.ArgumentParser:
     vad.arguments(one)
 
     family = commands.add_parser("wake", help="measure and make wake heads", description="Measure and make wake heads.")
-    verbs = family.add_subparsers(metavar="eval|train", required=True)
+    verbs = family.add_subparsers(metavar="eval|train|check", required=True)
     for name, does, command, options in (
         ("eval", "measure wake heads on a folder of recordings: misses, false accepts, times", wake.evaluate, wake.eval_arguments),
         ("train", "make a head for a phrase, and measure it", wake.train, wake.train_arguments),
+        ("check", "rate phrases given as text before they are used", wake_check.check, wake_check.arguments),
     ):
         one = verbs.add_parser(name, help=does, description=f"{does[0].upper()}{does[1:]}.")
         one.set_defaults(command=command)
