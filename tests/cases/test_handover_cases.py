@@ -41,11 +41,13 @@ def test_the_ring_covers_a_late_beginning(pipeline: Pipeline, late_ms: float) ->
     assert RING_SECONDS >= 3
 
 
-def test_a_phrase_whose_start_is_clipped_leaves_the_query_whole(pipeline: Pipeline) -> None:
-    """CASES P4: 200 ms of the phrase are missing, as when a device opens late."""
-    saying = _sayings(None, None, "")[0]
-    (row,) = Handover(pipeline).rows(replace(saying, phrase=saying.phrase[to_samples(200) :]), [Case(100)])
-    assert row.woke_ms is None or row.good, row
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_phrase_whose_start_is_clipped_leaves_the_query_whole(pipeline: Pipeline, which: int) -> None:
+    """CASES P4: a device opens late. The row has 200 ms, of which "jarvis" (560 ms here) does not wake at all. With 50 the first stage
+    crosses a quarter of a second later than it would: an end of the phrase that were reckoned from there would cost the first word."""
+    saying = _sayings(None, None, "")[which]
+    (row,) = Handover(pipeline).rows(replace(saying, phrase=saying.phrase[to_samples(50) :]), [Case(100)])
+    assert row.good, row
 
 
 def test_a_plosive_without_anything_before_it_is_heard(pipeline: Pipeline, sample: Samples, truth: dict[str, Any]) -> None:
