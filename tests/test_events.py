@@ -82,7 +82,7 @@ def test_enums_go_out_as_their_values() -> None:
     assert plain == {
         "event": "Final", "sample": 9, "turn": 1, "text": "hello", "source": "first pass",
         "first_pass": "hello", "note": "", "measured": {}, "second_pass": "", "word_first": [], "confidence": None, "attempt": 0,
-        "flicker": 0,
+        "flicker": 0, "refused": "",
     }  # fmt: skip
     assert not any(isinstance(value, Enum) for value in plain.values())
 

@@ -40,12 +40,12 @@ def counted(lane: Lane) -> TurnStatistics:
     return lane.heart.statistics()
 
 
-def likely(lane: Lane, text: str = "turn on") -> Lane:
-    """A wake, words, and 64 ms of silence."""
+def likely(lane: Lane, text: str = "turn on", attempt: int = 1) -> Lane:
+    """A wake, words, and 64 ms of silence, at which a Rewrite begins (0: none does)."""
     lane.wake()
     lane.say(text)
     (sign,) = lane.windows(0.0, 2)
-    assert sign == LikelyEnd(lane.now, lane.heart.open_turn, EndSign.SILENCE)
+    assert sign == LikelyEnd(lane.now, lane.heart.open_turn, EndSign.SILENCE, attempt)
     return lane
 
 
@@ -82,7 +82,7 @@ def test_a_token_is_a_sign_as_soon_as_the_vad_lets_go(lane: Lane) -> None:
     lane.wake()
     lane.say("stop")
     lane.words("stop", token=lane.now)
-    assert lane.windows(0.0, 1) == [LikelyEnd(lane.now, 1, EndSign.END_TOKEN)]
+    assert lane.windows(0.0, 1) == [LikelyEnd(lane.now, 1, EndSign.END_TOKEN, 1)]
 
 
 def test_a_sign_is_told_once(lane: Lane) -> None:
@@ -96,7 +96,7 @@ def test_a_sign_is_told_once(lane: Lane) -> None:
 def test_without_speculation_the_sign_is_told_all_the_same(switch: str) -> None:
     """For clients that may begin work of their own."""
     lane = Lane(machine(changed={switch: False}), signs=True)
-    likely(lane)
+    likely(lane, attempt=0)
     assert lane.asked == []
     assert kinds(lane.windows(1.0, 5)) == [Resumed]
     assert counted(lane).wasted == 0

@@ -206,8 +206,11 @@ class NearMiss:
 
 @dataclass(frozen=True, slots=True)
 class SpeechStarted:
+    """The speaker has begun, at `first`: what was a burst until now has lasted long enough to be speech."""
+
     sample: int
     turn: int
+    first: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +219,7 @@ class Partial:
 
     stable  code points at its start that will not change, as far as can be told: two hypotheses in a row agree on them
     heard   the sound before it is in the text; what came after waits for its chunk and look-ahead
+    last_word  as in Words
     """
 
     sample: int
@@ -223,15 +227,20 @@ class Partial:
     text: str
     stable: int = 0
     heard: int = 0
+    last_word: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class LikelyEnd:
-    """The turn may be over: the first sign, long before its endpoint. Resumed takes it back."""
+    """The turn may be over: the first sign, long before its endpoint. Resumed takes it back.
+
+    attempt  of the Rewrite that begins with it; 0 where none does
+    """
 
     sample: int
     turn: int
     why: EndSign
+    attempt: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,6 +257,7 @@ class Endpoint:
 
     rule     row of the endpointer that decided, empty where the end came from outside
     margins  by how much, and how far the other rows were (endpoint.Decision)
+    end_token  as in Words, before the last words were flushed
     """
 
     sample: int
@@ -257,6 +267,7 @@ class Endpoint:
     text: str
     rule: str = ""
     margins: dict[str, float] = field(default_factory=dict)
+    end_token: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

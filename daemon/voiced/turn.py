@@ -220,7 +220,7 @@ class TurnMachine:
                 self.state = next_state(self.state, Cue.SPEECH)
             if turn.speech_first is None:
                 turn.speech_first = max(turn.run, turn.first)
-                done.append(SpeechStarted(fact.sample, turn.id))
+                done.append(SpeechStarted(fact.sample, turn.id, turn.speech_first))
             turn.speech += fact.sample - max(turn.run, turn.first, turn.speech_end or 0)
             turn.speech_end = fact.sample
             turn.marks, turn.score = 0, None
@@ -235,7 +235,7 @@ class TurnMachine:
         done: list[Event | Order] = []
         if fact.text != before.text:
             turn.stable = turn.stable.then(before.text, fact.text)
-            done = [Partial(fact.sample, turn.id, fact.text, turn.stable.length, fact.heard), *self._resume(turn)]
+            done = [Partial(fact.sample, turn.id, fact.text, turn.stable.length, fact.heard, fact.last_word), *self._resume(turn)]
         return done + self._decide(turn)
 
     def _scored(self, fact: TurnScore) -> list[Event | Order]:
@@ -283,13 +283,12 @@ class TurnMachine:
         if sign is None:
             return []
         self._tally["likely_ends"] += 1
-        told: list[Event | Order] = [LikelyEnd(self._now, turn.id, sign)]
         if self._rules.second_pass and self._rules.speculative and turn.attempts < ATTEMPTS_LIMIT:
             order = self._rewrite(turn, self._now)
             turn.likely = _Likely(order.last, order.attempt)
-            return [*told, order]
+            return [LikelyEnd(self._now, turn.id, sign, order.attempt), order]
         turn.likely = _Likely(self._now, 0)
-        return told
+        return [LikelyEnd(self._now, turn.id, sign)]
 
     def _rewrite(self, turn: _Turn, now: int) -> Rewrite:
         """Only the speech and a margin: silence costs time and tempts an encoder-decoder to invent words."""
@@ -347,11 +346,13 @@ class TurnMachine:
             turn.closing = closing = replace(closing, reason=CloseReason.SILENCE)
         turn.stable = turn.stable.then(turn.words.text, fact.text)
         self._tally["flicker"] += turn.stable.flicker
+        token = turn.words.end_token
         turn.words = Words(
             self._now, fact.text, last_word=fact.last_word, heard=closing.last, word_first=fact.word_first, confidence=fact.confidence
         )
         speech_end = closing.last if turn.speech_end is None else turn.speech_end
-        told = Endpoint(self._now, turn.id, closing.reason, speech_end, fact.text, closing.decision.rule, dict(closing.decision.margins))
+        decision = closing.decision
+        told = Endpoint(self._now, turn.id, closing.reason, speech_end, fact.text, decision.rule, dict(decision.margins), token)
         if not self._rules.second_pass or closing.reason is CloseReason.SHUTDOWN:
             note = "shutting down" if self._rules.second_pass else "no second pass"
             return [told, *self._drop(turn), *self._finish(turn, Rewritten(self._now, turn.id, 0, "", note))]

@@ -30,8 +30,8 @@ def any_of(wanted: Any) -> st.SearchStrategy[Any]:
         return st.sampled_from(wanted)
     if wanted == tuple[int, ...]:
         return st.lists(numbers, max_size=3).map(tuple)
-    if wanted == float | None:
-        return st.none() | floats
+    if wanted in (float | None, int | None):
+        return st.none() | (floats if wanted == float | None else numbers)
     assert wanted == dict[str, float]
     return st.dictionaries(texts, floats, max_size=3)
 
