@@ -9,6 +9,7 @@ from voiced.hearing import Hearing
 from voiced.lanestate import LaneState
 from voiced.ledger import Ledger
 from voiced.publisher import DECISIONS, Publisher
+from voiced.receipts import Stamps
 from voiced.settings import LaneSettings
 from voiced.statistics import Statistics
 
@@ -37,7 +38,7 @@ def test_decisions_are_kept_in_order_and_nothing_else_is(publisher: Publisher, l
         Partial(4, 1, "spoken words"),
     )
     for event, lane in zip(events, ("desk", "door", "desk", "desk"), strict=True):
-        publisher.publish(lanes[lane], event, 0, text=False)
+        publisher.publish(lanes[lane], event, Stamps(), text=False, receipts=5)
     assert [one.event for one in publisher.decisions(None, 0)] == list(events[:3])
     assert [one.event for one in publisher.decisions("desk", 0)] == [events[0], events[2]]
     assert [one.event for one in publisher.decisions(None, 2)] == list(events[1:3])
@@ -46,9 +47,9 @@ def test_decisions_are_kept_in_order_and_nothing_else_is(publisher: Publisher, l
 
 
 def test_decisions_of_a_lane_are_bounded_and_the_newest_stay(publisher: Publisher, lanes: dict[str, LaneState]) -> None:
-    publisher.publish(lanes["door"], NearMiss(0, "jarvis", 0.8, 0.9), 0, text=False)
+    publisher.publish(lanes["door"], NearMiss(0, "jarvis", 0.8, 0.9), Stamps(), text=False, receipts=5)
     for sample in range(DECISIONS + 10):
-        publisher.publish(lanes["desk"], NearMiss(sample, "jarvis", 0.8, 0.9), 0, text=False)
+        publisher.publish(lanes["desk"], NearMiss(sample, "jarvis", 0.8, 0.9), Stamps(), text=False, receipts=5)
     kept = [one.event.sample for one in publisher.decisions("desk", 0)]
     assert kept == list(range(10, DECISIONS + 10))
     assert len(publisher.decisions("door", 0)) == 1
@@ -60,7 +61,7 @@ def test_news_is_told_once_where_something_changed(publisher: Publisher, lanes: 
     publisher.tell_lane(lanes["desk"])
     publisher.tell_lane(lanes["desk"])
     assert [type(item) for item in heard] == [LaneChanged, HealthChanged]
-    publisher.publish(lanes["desk"], Wake(3, 1, "jarvis", 3, 0.9, "heard"), 0, text=False)
+    publisher.publish(lanes["desk"], Wake(3, 1, "jarvis", 3, 0.9, "heard"), Stamps(), text=False, receipts=5)
     assert [type(item) for item in heard[2:]] == [Published, LaneChanged]
     lanes["door"].source_health = "no_device"
     publisher.tell_lane(lanes["door"])

@@ -29,7 +29,7 @@ systemd
 supervisor
 publisher
 lanestate
-captures rewriter warmup ledger hearing probe reloading
+captures rewriter warmup ledger hearing probe reloading turnbook
 statistics fairqueue
 children
 batch
@@ -46,6 +46,7 @@ endpoint wording states
 segments
 placement
 desk
+receipts
 events
 audio
 models

@@ -14,6 +14,7 @@ from .command import run_command
 from .desk import Published
 from .errors import BusError, FetchError, InputError, InternalError, ModelError, OutputError, UsageError, VoicedError
 from .events import (
+    Cancel,
     CloseReason,
     CloseTurn,
     DropRewrite,
@@ -42,10 +43,12 @@ from .events import (
 from .guard import Limits, is_crumb, letters, refusal
 from .journal import trace
 from .models import DEFAULT_IDS, Library, default_library
-from .phrases import TEXT_BOOST, TEXT_THRESHOLD, unsayable
+from .phrases import TEXT_BOOST, TEXT_THRESHOLD, PhraseSettings, unsayable
 from .phrases import plain as phrase_words
 from .profiles import PROFILES, EndpointSettings, contradictions
 from .progress import bar
+from .receipts import from_lines as receipts_from_lines
+from .receipts import to_plain as plain_receipt
 from .runtime_dir import runtime_directory
 from .segments import SegmentRules, segments
 from .settings import Settings, defaults, find_config
@@ -107,15 +110,15 @@ else:
 
 __all__ = [
     "DEFAULT_IDS", "END_TOKEN", "HAND_OVER", "HARD_CAP_MS", "PHRASE_SAMPLES", "PROFILES", "RATE", "STREAMING", "TEXT_BOOST",
-    "TEXT_THRESHOLD", "AudioFrame", "BusError", "Candidate", "Changed", "Client", "CloseReason", "CloseTurn", "Conversation", "Crossing",
+    "TEXT_THRESHOLD", "AudioFrame", "BusError", "Cancel", "Candidate", "Changed", "Client", "CloseReason", "CloseTurn", "Conversation", "Crossing",
     "DropRewrite", "Endpoint", "EndpointSettings", "Event", "FetchError", "Final", "FirstPass", "Heard", "InputError", "InternalError",
-    "Library", "LikelyEnd", "Limits", "ModelError", "Order", "OutputError", "Partial", "Phrase", "Pieces", "Pipeline", "Port", "Presence",
+    "Library", "LikelyEnd", "Limits", "ModelError", "Order", "OutputError", "Partial", "Phrase", "PhraseSettings", "Pieces", "Pipeline", "Port", "Presence",
     "Published", "Rewrite", "Rewritten", "Samples", "ScoreTurn", "SecondPass", "SegmentRules", "Settings", "SpeechProbability", "Stop",
     "TextSource", "Transducer", "Trigger", "TurnClosed", "TurnDetector", "TurnMachine", "TurnScore", "Unknown", "UsageError", "Vad",
     "Verdict", "VoicedError", "Wake", "WakeFeatures", "WakeRefused", "Words", "__version__", "bar", "contradictions", "decode",
     "default_library", "defaults", "encode", "find_bus", "find_config", "is_crumb", "json_line", "letters", "open_session",
-    "parse_settings", "phrase_words", "pipeline", "prepare_output", "probe", "provider", "read_audio", "read_settings",
-    "reader_gone", 
+    "parse_settings", "phrase_words", "pipeline", "plain_receipt", "prepare_output", "probe", "provider", "read_audio", "read_settings",
+    "reader_gone", "receipts_from_lines",
     "refusal", "run_command", "runtime_directory", "second_pass", "segments", "speller", "to_ms", "to_samples", "trace", "transducer",
     "turn_rules", "unsayable", "wait_hops", "wake_verifier", "windows",
 ]  # fmt: skip

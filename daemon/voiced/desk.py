@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from .events import Event
+from .receipts import Receipt
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,3 +130,12 @@ class Desk(Protocol):
 
     def explain(self, lane: str | None, limit: int) -> list[Published]:
         """The newest wakes, refused ones and near misses of a lane (None: of all), oldest first, `limit` at the most (0: all kept)."""
+
+    def turn(self, turn: int) -> Receipt:
+        """KeyError(turn) where that turn is not over yet, is kept no more, or never was."""
+
+    def turns(self, lane: str | None, limit: int) -> list[Receipt]:
+        """The newest turns that are over, of a lane (None: of all), oldest first, `limit` at the most (0: all kept)."""
+
+    def latencies(self, lane: str | None) -> list[dict[str, Any]]:
+        """Percentiles of a lane's turns (None: of all), a row for each latency and turn length (turnbook.TurnBook.latencies)."""

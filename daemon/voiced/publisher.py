@@ -9,12 +9,15 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from .desk import HealthChanged, LaneChanged, News, Published, Snapshot
 from .events import Event, NearMiss, TurnClosed, Wake, WakeRefused
 from .lanestate import LaneState
 from .ledger import summary
+from .receipts import Stamps
 from .statistics import Statistics
+from .turnbook import TurnBook
 
 log = logging.getLogger("voiced")
 
@@ -30,6 +33,7 @@ class Publisher:
 
     lanes     by name
     snapshot  the whole daemon as it is now
+    turns     what is kept of those that are over
     """
 
     def __init__(self, lanes: Mapping[str, LaneState], statistics: Statistics, snapshot: Callable[[], Snapshot]) -> None:
@@ -37,6 +41,7 @@ class Publisher:
         self._listeners: list[Callable[[News], None]] = []
         self._decisions: dict[str, deque[Published]] = {name: deque(maxlen=DECISIONS) for name in lanes}
         self._told: tuple[object, ...] = ("starting", False)
+        self.turns = TurnBook()
 
     def listen(self, callback: Callable[[News], None]) -> None:
         self._listeners.append(callback)
@@ -45,8 +50,8 @@ class Publisher:
         for listener in self._listeners:
             listener(news)
 
-    def publish(self, lane: LaneState, event: Event, arrived_ns: int, *, text: bool) -> None:
-        """An event of a lane; `arrived_ns` when the sound came that led to it (0: none did); `text`: the log may hold its words."""
+    def publish(self, lane: LaneState, event: Event, stamps: Stamps, *, text: bool, receipts: int) -> None:
+        """An event of a lane, as its process stamped it; `text`: the log may hold its words; `receipts`: of so many turns they are kept."""
         over = lane.ledger.follow(event)
         if isinstance(event, Wake):
             lane.state = "awake"
@@ -54,8 +59,10 @@ class Publisher:
             lane.state = "asleep"
         lane.sequence += 1
         now = time.monotonic_ns()
-        self._statistics.event(event, (now - arrived_ns) / 1e6 if arrived_ns else None)
-        published = Published(lane.settings.name, lane.sequence, event, now // 1000, time.time_ns() // 1000)
+        stamps = replace(stamps, published_ns=now, realtime_us=time.time_ns() // 1000)
+        self._statistics.event(event, (now - stamps.arrived_ns) / 1e6 if stamps.arrived_ns else None)
+        self.turns.follow(lane.settings.name, event, stamps, receipts)
+        published = Published(lane.settings.name, lane.sequence, event, now // 1000, stamps.realtime_us)
         if isinstance(event, Wake | WakeRefused | NearMiss):
             self._decisions[lane.settings.name].append(published)
         self.send(published)

@@ -22,6 +22,7 @@ from .children import START_SECONDS, Backoff, Child
 from .desk import PlacementRow
 from .events import Rewritten, decode
 from .fairqueue import FairQueue, Request
+from .receipts import Rewriting, Step
 from .settings import SecondPassSettings
 
 log = logging.getLogger("voiced")
@@ -42,6 +43,7 @@ class Rewriter:
     settings   how many lanes may wait (one more is answered at once with a failure), and when the lanes give one up
     answered   called with a lane's name and its answer
     failed     called with (child, line, exit code) when the process says it cannot be made ready, with ("", 0) when it ended
+    note       called with each step of a request, for the turn's receipt
     """
 
     def __init__(
@@ -51,8 +53,9 @@ class Rewriter:
         answered: Callable[[str, Rewritten], None],
         failed: Callable[[Child, str, int], None],
         later: Callable[[float, Callable[[], None]], None],
+        note: Callable[[Rewriting], None] = lambda _: None,
     ) -> None:
-        self._answered, self._failed, self._later = answered, failed, later
+        self._answered, self._failed, self._later, self._note = answered, failed, later, note
         self._wanted = False
         self.adopt(job, settings)
         self._waiting = FairQueue()
@@ -113,6 +116,7 @@ class Rewriter:
             self._answer(request, "the second pass has too much to do")
             return
         before = self._waiting.put(request)
+        self._step(request, Step.QUEUED)
         if before:
             self._counts["superseded"] += 1
             self._answer(before, "a newer turn took its place in the queue")
@@ -120,6 +124,7 @@ class Rewriter:
 
     def drop(self, lane: str, turn: int, attempt: int) -> None:
         """Nobody waits for that one any more: where it waits it goes, where it runs or was answered its time is counted as wasted."""
+        self._note(Rewriting(turn, attempt, Step.DROPPED, time.monotonic_ns()))
         waiting = self._waiting.drop(lane, turn, attempt)
         if waiting:
             self._counts["dropped"] += 1
@@ -140,6 +145,9 @@ class Rewriter:
         counts = {f"second_pass_{name}": float(count) for name, count in self._counts.items()}
         return {**counts, "second_pass_wasted_s": round(self._wasted_ms / 1000, 3), "second_pass_waiting": len(self._waiting)}
 
+    def _step(self, request: Request, step: Step, compute_ms: float = 0.0, failure: str = "") -> None:
+        self._note(Rewriting(request.turn, request.attempt, step, time.monotonic_ns(), compute_ms, failure))
+
     def _waste(self, answer: Rewritten) -> None:
         self._counts["wasted"] += 1
         self._wasted_ms += answer.compute_ms
@@ -151,6 +159,7 @@ class Rewriter:
             return
         self._running, self._stale = request, False
         self._counts["started"] += 1
+        self._step(request, Step.STARTED)
         body = {"lane": request.lane, "turn": request.turn, "attempt": request.attempt, "sample": request.sample}
         if not self._child.send(body, (request.fd,)):
             self._child.kill()  # it has one request at a time: a full socket means that it does not read
@@ -164,6 +173,7 @@ class Rewriter:
 
     def _answer(self, request: Request, failure: str) -> None:
         os.close(request.fd)
+        self._step(request, Step.DONE, failure=failure)
         self._answered(request.lane, Rewritten(request.sample, request.turn, request.attempt, "", failure))
 
     def _said(self, child: Child, message: wire.Message) -> None:
@@ -188,6 +198,7 @@ class Rewriter:
             return
         os.close(running.fd)
         self._counts["done"] += 1
+        self._step(running, Step.DONE, answer.compute_ms, answer.failure)
         if self._stale:
             self._waste(answer)
             return

@@ -17,14 +17,14 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from . import assembly, placement, wire
 from .audio import Samples
 from .desk import PlacementRow
-from .ears import Ears, Heard, Spotting
+from .ears import Ears, Gap, Heard, Spotting
 from .errors import InputError, InternalError, VoicedError
 from .events import (
     AudioLost,
@@ -46,6 +46,7 @@ from .journal import trace
 from .models import default_library
 from .pipeline import Rules, Scribe
 from .processes import fail, receive_job
+from .receipts import Stamps
 from .settings import Settings, from_plain
 from .sources.microphone import Microphone
 from .sources.paced import PacedFile
@@ -72,17 +73,17 @@ class Outbox:
     def __init__(self, link: wire.Link) -> None:
         self._link = link
         self._lock = threading.Lock()
-        self._waiting: deque[tuple[Event, int]] = deque()
+        self._waiting: deque[tuple[Event, Stamps]] = deque()
         self.lost = 0
 
-    def put(self, event: Event, arrived_ns: int) -> None:
+    def put(self, event: Event, stamps: Stamps) -> None:
         with self._lock:
             if self._waiting and isinstance(event, Partial) and isinstance(self._waiting[-1][0], Partial):
                 self._waiting.pop()
             if len(self._waiting) >= OUTBOX_LIMIT:
                 self._waiting.popleft()
                 self.lost += 1
-            self._waiting.append((event, arrived_ns))
+            self._waiting.append((event, replace(stamps, lost_events=self.lost)))
             self._flush()
 
     def flush(self) -> None:
@@ -91,8 +92,8 @@ class Outbox:
 
     def _flush(self) -> None:
         while self._waiting:
-            event, arrived_ns = self._waiting[0]
-            if not self._link.send({"event": encode(event), "arrived_ns": arrived_ns}):
+            event, stamps = self._waiting[0]
+            if not self._link.send({"event": encode(event), "stamps": asdict(stamps)}):
                 return
             self._waiting.popleft()
 
@@ -122,6 +123,7 @@ class Lane:
         self._heard: queue.Queue[Heard | Rules | Rewritten | Shutdown | AudioLost | Cancel] = queue.Queue(HEARD_LIMIT)
         self._overrun = 0  # facts that were dropped because the scribe was too slow
         self._done = 0  # facts that the scribe has taken
+        self._lost = 0  # samples, as the scribe has heard of it
         self._behind = False  # it has not been told yet
         self._position = job["position"]
         self._wanted: queue.SimpleQueue[Microphone | Path | Adoption | None] = queue.SimpleQueue()  # what to hear, and how
@@ -273,14 +275,17 @@ class Lane:
             except queue.Empty:
                 self._expire()
                 continue
+            arrived_ns = taken_ns = time.monotonic_ns()
+            events: list[Event] = []
             if isinstance(item, Heard):
-                events, arrived_ns = self._scribe.take(item), item.arrived_ns
+                arrived_ns = item.arrived_ns
+                self._lost += sum(fact.lost for fact in item.facts if isinstance(fact, Gap))
+                events = self._scribe.take(item)
             elif isinstance(item, Rules):
                 self._scribe.adopt(item)
-                events, arrived_ns = [], 0
             else:
-                events, arrived_ns = self._scribe.answer(item), time.monotonic_ns()
-            self._publish(events, arrived_ns)
+                events = self._scribe.answer(item)
+            self._publish(events, arrived_ns, taken_ns)
             while self._scribe.triggered:
                 token, turn = self._scribe.triggered.popleft()
                 self._link.send({"triggered": token, "turn": turn})
@@ -291,14 +296,15 @@ class Lane:
                 self._outbox.flush()
                 os._exit(0)
 
-    def _publish(self, events: list[Event], arrived_ns: int) -> None:
+    def _publish(self, events: list[Event], arrived_ns: int, taken_ns: int) -> None:
+        stamps = Stamps(arrived_ns, taken_ns, time.monotonic_ns(), lost_samples=self._lost)
         for event in events:
             if isinstance(event, Endpoint) and event.turn in self._asked:  # a rewrite that began before it has no less time
                 self._deadlines[event.turn] = time.monotonic() + self._deadline_s
             elif isinstance(event, TurnClosed):
                 self._asked.pop(event.turn, None)
                 self._deadlines.pop(event.turn, None)
-            self._outbox.put(event, arrived_ns)
+            self._outbox.put(event, stamps)
         state = self._scribe.machine.state.value
         if state != self._state and self._link.send({"state": state}):
             self._state = state
@@ -325,7 +331,8 @@ class Lane:
             turn, _ = self._deadlines.popitem(last=False)
             order = self._asked[turn]
             late = Rewritten(order.sample, order.turn, order.attempt, "", "the second pass was late")
-            self._publish(self._scribe.answer(late), time.monotonic_ns())
+            now_ns = time.monotonic_ns()
+            self._publish(self._scribe.answer(late), now_ns, now_ns)
 
     # ── the line to the main process ───────────────────────────────────────────────────────────────────────────────────
 

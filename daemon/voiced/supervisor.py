@@ -31,6 +31,7 @@ from .lanestate import LaneState
 from .ledger import Ledger
 from .probe import probe
 from .publisher import Publisher
+from .receipts import Receipt, Stamps
 from .reloading import Reloader, spotted
 from .rewriter import Rewriter
 from .settings import Settings, has_second_pass, roles, to_plain
@@ -87,7 +88,9 @@ class Supervisor:
         self._publisher = Publisher(self._lanes, self.statistics, self.snapshot)
         self._reloader = Reloader(settings, read, self._take, self._publisher.send)
         self._job: dict[str, Any] = {"settings": to_plain(settings), "runtime_dir": str(runtime_dir)}
-        self._rewriter = Rewriter(self._job, settings.second_pass, self._answered, self._child_failed, self._later)
+        self._rewriter = Rewriter(
+            self._job, settings.second_pass, self._answered, self._child_failed, self._later, self._publisher.turns.rewriting
+        )
         self._warm_up = WarmUp([f"lane {name}" for name in self._lanes] + [SECOND_PASS] * has_second_pass(settings))
         self._captures = Captures(settings, self._sound, self._source_failed, self._later)
 
@@ -152,8 +155,8 @@ class Supervisor:
     def _lane_said(self, child: Child, message: wire.Message) -> None:
         lane = self._lane_of(child)
         match message.body:
-            case {"event": plain, "arrived_ns": arrived_ns}:
-                self._publish(lane, cast(Event, decode(plain)), arrived_ns)
+            case {"event": plain, "stamps": stamps}:
+                self._publish(lane, cast(Event, decode(plain)), Stamps(**stamps))
             case {"beat": beat}:
                 lane.position, lane.position_at = beat["position"], time.monotonic()
                 lane.hearing.beat(lane.position_at, lane.position, beat.get("blocks", 0), beat["waiting"], beat["done"])
@@ -234,13 +237,14 @@ class Supervisor:
         else:
             self._warm_up.failed(name, error)
 
-    def _publish(self, lane: LaneState, event: Event, arrived_ns: int) -> None:
-        self._publisher.publish(lane, event, arrived_ns, text=self.settings.log.text)
+    def _publish(self, lane: LaneState, event: Event, stamps: Stamps) -> None:
+        log = self.settings.log
+        self._publisher.publish(lane, event, stamps, text=log.text, receipts=log.receipts)
 
     def _close_turns(self, lane: LaneState, reason: CloseReason, note: str) -> None:
         """A dead lane's turns get their last events from here: nothing that was heard is lost, nothing stays open."""
         for event in lane.ledger.last_events(reason, note):
-            self._publish(lane, event, 0)
+            self._publish(lane, event, Stamps())
 
     def _watch(self) -> None:
         """Kills a lane that does not beat or does not hear, and a capture process that gives nothing; their exits start them again."""
@@ -315,7 +319,7 @@ class Supervisor:
         return self._reloader.settings
 
     def _phrases(self) -> tuple[str, ...]:
-        return tuple(phrase.phrase for phrase in self.settings.wake.phrases)
+        return tuple(phrase.name for phrase in self.settings.wake.phrases)
 
     async def _take(self, before: Settings, after: Settings) -> None:
         """What may fail comes first, in a process of its own; from then on everything takes them, and who cannot is begun again."""
@@ -366,6 +370,19 @@ class Supervisor:
 
     def explain(self, lane: str | None, limit: int) -> list[Published]:
         return self._publisher.decisions(lane, limit)
+
+    def turn(self, turn: int) -> Receipt:
+        return self._publisher.turns.get(turn)
+
+    def turns(self, lane: str | None, limit: int) -> list[Receipt]:
+        return self._publisher.turns.newest(self._named(lane), limit)
+
+    def latencies(self, lane: str | None) -> list[dict[str, Any]]:
+        return self._publisher.turns.latencies(self._named(lane))
+
+    def _named(self, lane: str | None) -> str | None:
+        """KeyError(lane) where there is none of that name."""
+        return None if lane is None else self._lanes[lane].settings.name
 
     async def trigger(self, lane: str, options: Mapping[str, Any]) -> int:
         del options  # room to grow

@@ -19,6 +19,8 @@ from voiced.bus.service import Service
 from voiced.desk import HealthChanged, LaneChanged, LaneView, News, PlacementRow, Published, Snapshot
 from voiced.errors import ConfigError, DeviceError, UsageError, VoicedError
 from voiced.events import Event
+from voiced.receipts import Receipt, Stamps
+from voiced.turnbook import TurnBook
 
 
 class MemoryDesk:
@@ -40,6 +42,7 @@ class MemoryDesk:
         self.asked: list[tuple[Any, ...]] = []
         self.mistakes: tuple[str, ...] = ()
         self.decisions: list[Published] = []
+        self.book = TurnBook()
         self.entered = asyncio.Event()
         self.release = asyncio.Event()
 
@@ -86,10 +89,22 @@ class MemoryDesk:
         return ("models.vad",)
 
     def explain(self, lane: str | None, limit: int) -> list[Published]:
+        found = [one for one in self.decisions if self._there(lane) in (None, one.lane)]
+        return found[-limit:] if limit else found
+
+    def turn(self, turn: int) -> Receipt:
+        return self.book.get(turn)
+
+    def turns(self, lane: str | None, limit: int) -> list[Receipt]:
+        return self.book.newest(self._there(lane), limit)
+
+    def latencies(self, lane: str | None) -> list[dict[str, Any]]:
+        return self.book.latencies(self._there(lane))
+
+    def _there(self, lane: str | None) -> str | None:
         if lane not in (None, *(view.name for view in self.now.lanes)):
             raise KeyError(lane)
-        found = [one for one in self.decisions if lane in (None, one.lane)]
-        return found[-limit:] if limit else found
+        return lane
 
     def tell(self, news: News) -> None:
         for listener in self.listeners:
@@ -98,6 +113,7 @@ class MemoryDesk:
     def publish(self, lane: str, event: Event) -> Published:
         self.sequence[lane] = self.sequence.get(lane, 0) + 1
         news = Published(lane, self.sequence[lane], event, 1_000, 2_000)
+        self.book.follow(lane, event, Stamps(published_ns=1_000_000, realtime_us=2_000), keep=3)
         self.tell(news)
         return news
 

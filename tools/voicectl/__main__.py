@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from voiced.api import __version__, run_command
 
-from . import asr, client, endpoint, guard, models, selftest, vad, wake, wake_check, why
+from . import asr, client, endpoint, guard, models, selftest, stats, trace, turns, vad, wake, wake_check, why
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -70,6 +70,11 @@ def parser() -> argparse.ArgumentParser:
     add("reload", "have the settings file read anew; says what takes effect at the next start", ask(client.reload), lane=False)
     one = add("why", "say why each wake was one, and what nearly was", ask(why.why))
     one.add_argument("-n", dest="limit", metavar="N", type=_positive, default=20, help="the newest N (20)")
+    one = add("turns", "show the turns that are over: how each ended, its text, how long its final took", ask(turns.turns))
+    one.add_argument("--last", metavar="N", type=_positive, default=0, help="the newest N (all that are kept)")
+    one = add("trace", "show all that happened in a turn, by sample and by clock", ask(trace.trace), lane=False)
+    trace.arguments(one)
+    add("stats", "show percentiles of each latency, partials and finals apart, by length of turn", ask(stats.stats))
 
     family = commands.add_parser("models", help="list, fetch and verify models", description="List, fetch and verify models.")
     verbs = family.add_subparsers(metavar="list|fetch|verify", required=True)

@@ -31,6 +31,7 @@ WAITING = 1_000
 _ABSENT = frozenset(f"{names.STANDARD_ERROR}.{name}" for name in ("ServiceUnknown", "NameHasNoOwner", "NoReply"))
 _EXIT_CODES = {
     names.NO_SUCH_LANE: UsageError.exit_code,
+    names.NO_SUCH_TURN: UsageError.exit_code,
     names.BAD_ARGUMENT: UsageError.exit_code,
     names.BAD_SETTINGS: ConfigError.exit_code,
     names.NO_DEVICE: DeviceError.exit_code,
@@ -142,6 +143,22 @@ class Client:
         """
         (decisions,) = await self._call(names.ROOT, names.MANAGER, "Explain", "su", lane or "", limit)
         return list(decisions)
+
+    async def turn(self, turn: int) -> dict[str, Any]:
+        """The receipt of a turn that is over (receipts.Receipt in its plain form: what is not known is not there); UsageError's exit code
+        where the daemon has none."""
+        (found,) = await self._call(names.ROOT, names.MANAGER, "GetTurn", "t", turn)
+        return dict(found)
+
+    async def turns(self, lane: str | None = None, limit: int = 0) -> list[dict[str, Any]]:
+        """The newest turns of a lane (None: of all), oldest first, `limit` at the most (0: all kept): receipts.brief of each."""
+        (found,) = await self._call(names.ROOT, names.MANAGER, "ListTurns", "su", lane or "", limit)
+        return list(found)
+
+    async def latencies(self, lane: str | None = None) -> list[dict[str, Any]]:
+        """Percentiles of a lane's turns (None: of all): rows with `latency`, `length`, `count`, `p50`, … in milliseconds."""
+        (found,) = await self._call(names.ROOT, names.MANAGER, "GetLatencies", "s", lane or "")
+        return list(found)
 
     async def _path(self, lane: str | None) -> str:
         if lane is not None:

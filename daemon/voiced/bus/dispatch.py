@@ -15,6 +15,7 @@ from typing import Any
 
 from ..desk import Desk, LaneView, Snapshot
 from ..errors import ConfigError, DeviceError, InputError, InternalError, ModelError, UsageError, VoicedError
+from ..receipts import brief, to_plain
 from . import interface as names
 from .connection import Connection, Incoming, Value
 from .interface import INTROSPECTABLE, LANE, MANAGER, OBJECT_MANAGER, PEER, PROPERTIES, STATUS, Interface
@@ -125,6 +126,9 @@ class Dispatcher:
             (OBJECT_MANAGER, "GetManagedObjects"): lambda _: [self._managed()],
             (MANAGER, "GetStatus"): lambda _: [self._status()],
             (MANAGER, "Explain"): lambda call: [self._explain(*call.body)],
+            (MANAGER, "GetTurn"): lambda call: [self._turn(*call.body)],
+            (MANAGER, "ListTurns"): lambda call: [self._turns(*call.body)],
+            (MANAGER, "GetLatencies"): lambda call: [self._latencies(*call.body)],
         }
         self._later: dict[tuple[Interface, str], Callable[[Incoming], Awaitable[Any]]] = {
             (MANAGER, "Subscribe"): lambda call: subscribe(call.sender),
@@ -245,6 +249,24 @@ class Dispatcher:
     def _explain(self, lane: str, limit: int) -> list[Values]:
         try:
             return [names.to_decision(one) for one in self._desk.explain(lane or None, limit)]
+        except KeyError:
+            raise self._no_lane(lane) from None
+
+    def _turn(self, turn: int) -> Values:
+        try:
+            return names.to_row(to_plain(self._desk.turn(turn)))
+        except KeyError:
+            raise Refusal(names.NO_SUCH_TURN, f"no receipt of turn {turn}: it is not over, or kept no more") from None
+
+    def _turns(self, lane: str, limit: int) -> list[Values]:
+        try:
+            return [names.to_row(brief(one)) for one in self._desk.turns(lane or None, limit)]
+        except KeyError:
+            raise self._no_lane(lane) from None
+
+    def _latencies(self, lane: str) -> list[Values]:
+        try:
+            return [names.to_row(row) for row in self._desk.latencies(lane or None)]
         except KeyError:
             raise self._no_lane(lane) from None
 

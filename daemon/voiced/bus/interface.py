@@ -31,6 +31,7 @@ LANES_PATH = f"{ROOT}/lanes"
 
 ERROR = f"{NAME}.Error"
 NO_SUCH_LANE = f"{ERROR}.NoSuchLane"
+NO_SUCH_TURN = f"{ERROR}.NoSuchTurn"
 BUSY = f"{ERROR}.Busy"
 BAD_ARGUMENT = f"{ERROR}.BadArgument"
 NO_DEVICE = f"{ERROR}.NoDevice"
@@ -120,6 +121,25 @@ MANAGER = Interface(
             "limit at the most (0: all that are kept). No spoken words.",
             _args("s lane, u limit"),
             _args("aa{sv} decisions"),
+        ),
+        Method(
+            "GetTurn",
+            "The receipt of a turn that is over, its text too: each thing that happened, by sample and by clock, and the latencies. "
+            "Error.NoSuchTurn where the turn is not over or not kept.",
+            _args("t turn"),
+            _args("a{sv} receipt"),
+        ),
+        Method(
+            "ListTurns",
+            "The newest turns that are over, of a lane (empty: of all), oldest first, limit at the most (0: all kept), a row each.",
+            _args("s lane, u limit"),
+            _args("aa{sv} turns"),
+        ),
+        Method(
+            "GetLatencies",
+            "Percentiles of a lane's turns (empty: of all), in milliseconds: a row for each latency and length of turn. No spoken words.",
+            _args("s lane"),
+            _args("aa{sv} latencies"),
         ),
     ),
     properties=(
@@ -277,6 +297,22 @@ def to_decision(published: Published) -> dict[str, Value]:
     if {"stage1", "stage1_threshold"} <= known["scores"].keys():  # a client's wake has none
         known["margin"] = known["scores"]["stage1"] - known["scores"]["stage1_threshold"]
     return {name: Value(_SIGNATURES[type(value)], value) for name, value in known.items()}
+
+
+def to_row(plain: Mapping[str, Any]) -> dict[str, Value]:
+    """A plain record (receipts.to_plain) as an a{sv}."""
+    return {name: _variant(value) for name, value in plain.items()}
+
+
+def _variant(value: Any) -> Value:
+    """A list is one of records, a dict one of numbers by name, or of lists of numbers."""
+    if isinstance(value, list):
+        return Value("aa{sv}", [to_row(item) for item in value])
+    if isinstance(value, dict) and any(isinstance(item, list) for item in value.values()):
+        return Value("a{sad}", {name: [float(item) for item in items] for name, items in value.items()})
+    if isinstance(value, dict):
+        return Value("a{sd}", {name: float(item) for name, item in value.items()})
+    return Value(_SIGNATURES[type(value)], value)
 
 
 # ── XML ────────────────────────────────────────────────────────────────────────────────────────────────────────────────
