@@ -67,7 +67,8 @@ def test_the_end_token_stands_where_the_speech_ended(turn: list[Words]) -> None:
 def test_the_end_token_is_known_after_its_frame_and_within_the_stages_latency(turn: list[Words], transducer: Transducer) -> None:
     told = next(words for words in turn if words.end_token is not None)
     assert told.end_token is not None
-    assert 0 < told.sample - told.end_token <= transducer.latency + 512 + 400  # a block; the last feature frame's own width
+    # three feature frames that the encoder's first layers reach beyond; a block; the last feature frame's own width
+    assert 0 < told.sample - told.end_token <= transducer.latency + 480 + 512 + 400
     assert transducer.latency == (320 + 160) * 16
 
 

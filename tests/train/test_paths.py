@@ -82,7 +82,7 @@ def test_blank_weighs_more_in_a_pause_and_not_after_the_end() -> None:
         if target == 0:
             on_path[int(frame)] = (float(weight), context[1])
     assert on_path[3] == (1.0, 7)
-    assert on_path[12] == (3.0, 7)
+    assert on_path[12] == (4.0, 7)
     assert on_path[35] == (1.0, END)
 
 
