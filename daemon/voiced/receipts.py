@@ -327,7 +327,7 @@ def _marks(event: Event, stamps: Stamps, scale: _Scale, measured: Mapping[str, f
                 Mark("phrase end", first, note=phrase),
                 Mark("stage 1", sample, scale.clock_ms(stamps.arrived_ns), note=heard),
                 Mark("stage 2", sample, scale.clock_ms(confirmed), queue, note=verdict),
-                Mark("hand-over", first, scale.clock_ms(stamps.told_ns), note="the sound since the phrase has been recognized"),
+                Mark("hand-over", first, scale.clock_ms(stamps.told_ns), note="the recognizer has the sound from here on"),
                 Mark("wake", sample, at),
             ]
         case SpeechStarted(sample=sample, first=first):
@@ -366,7 +366,9 @@ def _known(value: Any) -> Any:
 
 def brief(found: Receipt) -> dict[str, Any]:
     """A receipt as a row: without its marks and attempts, and each latency its greatest."""
-    plain = {name: value for name, value in to_plain(found).items() if name not in ("marks", "attempts", "margins", "scores")}
+    plain = to_plain(replace(found, marks=(), attempts=()))
+    for name in ("marks", "margins", "scores"):
+        del plain[name]
     return plain | {"latencies": {name: max(values) for name, values in found.latencies.items()}, "attempts": len(found.attempts)}
 
 

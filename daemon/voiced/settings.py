@@ -42,7 +42,7 @@ class LogSettings:
 
     level: str = knob("info", "Least weight of what is logged.", choices=("debug", "info", "warning", "error"), live=True)
     text: bool = knob(False, "Put the spoken words into the log.", live=True)
-    receipts: int = knob(50, "Turns whose receipt, words too, is kept in memory for voicectl turns; 0: none.", low=0, high=1000, live=True)
+    receipts: int = knob(50, "Turns whose receipt, words too, is kept in memory for voicectl turns; 0: none.", low=0, high=200, live=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -143,6 +143,50 @@ def test_explain_gives_decisions(bus: Bus, library: str, go: Go, desk: MemoryDes
     go(test())
 
 
+def turn_of(number: int) -> list[events.Event]:
+    return [
+        events.Wake(0, number, "jarvis", 0, 0.9, "heard", {"stage1": 0.95, "stage1_threshold": 0.9}),
+        events.Partial(8_000, number, "hello", 0, 6_000, 5_000),
+        events.LikelyEnd(9_000, number, events.EndSign.SILENCE, 1),
+        events.Endpoint(16_000, number, events.CloseReason.SILENCE, 8_000, "hello", "silence", {"silence_ms": 20.0}),
+        events.Final(16_000, number, "Hello.", events.TextSource.SECOND_PASS, "hello", attempt=1),
+        events.TurnClosed(16_000, number, events.CloseReason.SILENCE, 0, 16_000),
+    ]
+
+
+def test_turns_can_be_asked_for_when_they_are_over(bus: Bus, library: str, go: Go, desk: MemoryDesk, serving: type[Serving]) -> None:
+    async def test() -> None:
+        async with serving(desk, bus.address, library):
+            client = await connect(bus.address, library)
+            for number, lane in enumerate(("kitchen", "living-room", "kitchen"), 1):
+                for event in turn_of(number):
+                    desk.publish(lane, event)
+            desk.publish("kitchen", turn_of(4)[0])
+            found = await ask(client, interface.ROOT, f"{MANAGER}.GetTurn", "t", 2)
+            assert (found["lane"], found["text"], found["rule"], found["clocked"]) == ("living-room", "Hello.", "silence", False)
+            assert found["latencies"]["final.finalization_ms"] == [500.0] and found["scores"]["stage1"] == 0.95
+            assert [mark["what"] for mark in found["marks"]][-3:] == ["endpoint", "final", "closed"]
+            assert (found["attempts"][0]["outcome"], found["attempts"][0]["sample"]) == ("used", 9_000)
+            listed = await ask(client, interface.ROOT, f"{MANAGER}.ListTurns", "su", "kitchen", 0)
+            assert [(one["turn"], one["text"], one["latencies"]["final.finalization_ms"]) for one in listed] == [
+                (1, "Hello.", 500.0), (3, "Hello.", 500.0),
+            ]  # fmt: skip
+            assert len(await ask(client, interface.ROOT, f"{MANAGER}.ListTurns", "su", "", 1)) == 1
+            rows = await ask(client, interface.ROOT, f"{MANAGER}.GetLatencies", "s", "")
+            assert {row["latency"]: row["count"] for row in rows if row["length"] == "all"}["final.finalization_ms"] == 3
+            for member, signature, body in (("ListTurns", "su", ("attic", 1)), ("GetLatencies", "s", ("attic",))):
+                with pytest.raises(CallError) as refused:
+                    await ask(client, interface.ROOT, f"{MANAGER}.{member}", signature, *body)
+                assert refused.value.name == interface.NO_SUCH_LANE
+            for unknown in (4, 99):
+                with pytest.raises(CallError) as refused:
+                    await ask(client, interface.ROOT, f"{MANAGER}.GetTurn", "t", unknown)
+                assert refused.value.name == interface.NO_SUCH_TURN
+            client.close()
+
+    go(test())
+
+
 def test_methods_reach_the_desk(bus: Bus, library: str, go: Go, desk: MemoryDesk, serving: type[Serving]) -> None:
     async def test() -> None:
         async with serving(desk, bus.address, library):

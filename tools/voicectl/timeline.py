@@ -134,12 +134,13 @@ def _marks(receipt: Mapping[str, Any]) -> Iterator[str]:
     """Where in the sound, when by the clock, how much later, and both on a strip: ● where, ▸ when."""
     first = receipt["first"]
     begin, end = span_ms(rows(receipt))
-    yield f"  {'sound s':>8} {'clock s':>8} {'later ms':>8}"
+    clocked = receipt["clocked"]
+    yield f"  {'sound s':>8}" + (f" {'clock s':>8} {'later ms':>8}" if clocked else "")
     for one in receipt["marks"]:
         where, when = to_ms(one["sample"] - first), one.get("clock_ms")
-        clock = f"{when / 1000:8.3f} {when - where:8.0f}" if when is not None else f"{'':17}"
+        clock = f" {when / 1000:8.3f} {when - where:8.0f}" if when is not None else f"{'':18}" if clocked else ""
         said = one["text"] or one["note"]
-        yield f"  {where / 1000:8.3f} {clock}  {strip(where, when, begin, end)}  {one['what']:<11} {said}".rstrip()
+        yield f"  {where / 1000:8.3f}{clock}  {strip(where, when, begin, end)}  {one['what']:<11} {said}".rstrip()
 
 
 def strip(where_ms: float, when_ms: float | None, begin_ms: float, end_ms: float) -> str:
