@@ -45,7 +45,7 @@ def test_no_candidate_contradicts_itself(budget: float) -> None:
 
     best, judged, _ = tune(defaults(), judge, budget)
     assert not better(impatient(defaults()), judged, budget)
-    parse_settings(endpoint_tune.yaml_text(defaults().endpoint, best.endpoint, "found"), "tuned")
+    assert parse_settings(endpoint_tune.yaml_text(best.endpoint, "found"), "tuned") == best
 
 
 def test_a_silence_pushes_the_others_along() -> None:
@@ -80,25 +80,38 @@ def test_the_difference_is_yaml() -> None:
         f"-  silence_ms: {before.silence_ms:g}",
         "+  silence_ms: 900",
     ]
-    text = endpoint_tune.yaml_text(before, after, "found")
-    assert text.startswith("# found\nendpoint:\n")
+    assert endpoint_tune.yaml_diff(before, before) == ""
+    text = endpoint_tune.yaml_text(after, "found")
+    assert text.startswith("# found\nendpoint:\n  token_threshold: -0.5\n")
     assert parse_settings(text, "tuned").endpoint == after
-    assert parse_settings(endpoint_tune.yaml_text(before, before, "nothing"), "tuned") == defaults()
 
 
 def test_the_whole_command_on_recordings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """CASES W14: knobs for somebody's own turns."""
     samples, rate = soundfile.read(SAMPLE, dtype="int16", start=166_000, stop=186_000)
     soundfile.write(tmp_path / "clock.wav", samples, rate)
-    command = ["endpoint", "tune", str(tmp_path / "clock.wav"), "--cache", str(tmp_path / "cache"), "--paused", "0"]
+    config = tmp_path / "patient.yaml"
+    config.write_text("endpoint: {token_silence_ms: 1500, silence_complete_ms: 1500, silence_ms: 2000, silence_open_ms: 2500}\n")
+    command = [
+        "endpoint",
+        "tune",
+        str(tmp_path / "clock.wav"),
+        "--cache",
+        str(tmp_path / "cache"),
+        "--paused",
+        "0",
+        "--config",
+        str(config),
+    ]
     assert main([*command, "--out", str(tmp_path / "tuned.yaml")]) == 0
     told = capsys.readouterr().out
-    assert told.startswith(" endpoint:\n-  ")
+    assert told.startswith(" endpoint:\n-  token_silence_ms: 1500\n+  token_silence_ms: ")
     assert "settings judged on 1 turns of 1 recordings; 5.0% may be cut off." in told
     tuned = parse_settings((tmp_path / "tuned.yaml").read_text(), "tuned").endpoint
     assert tuned != defaults().endpoint
     assert main([*command, "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)
     assert answer["kept"] is True
+    assert "token_silence_ms" in answer["endpoint"]
     assert {name: getattr(tuned, name) for name in answer["endpoint"]} == {name: to["to"] for name, to in answer["endpoint"].items()}
     assert answer["after"]["endpoint"]["median_ms"] < answer["before"]["endpoint"]["median_ms"]

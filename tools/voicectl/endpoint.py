@@ -54,7 +54,7 @@ def tune_arguments(one: argparse.ArgumentParser) -> None:
         default=0.05,
         help="share of turns that may be cut off, as 5%% or 0.05 (default: 5%%)",
     )
-    one.add_argument("--out", metavar="FILE", type=Path, help="write the knobs that changed as a settings file")
+    one.add_argument("--out", metavar="FILE", type=Path, help="write the knobs that were searched as a settings file")
     one.add_argument("--json", action="store_true", help="one JSON document")
 
 
@@ -133,7 +133,7 @@ def tune(options: argparse.Namespace) -> int:
     remark = f"voicectl endpoint tune on {_where(options)}: {_told(after, judged)}"
     if options.out and kept:
         try:
-            options.out.write_text(endpoint_tune.yaml_text(work.settings.endpoint, best.endpoint, remark), encoding="utf-8")
+            options.out.write_text(endpoint_tune.yaml_text(best.endpoint, remark), encoding="utf-8")
         except OSError as error:
             raise OutputError(str(options.out), f"cannot be written: {error.strerror}") from None
     if options.json:
@@ -142,7 +142,7 @@ def tune(options: argparse.Namespace) -> int:
         print(json.dumps({"voiced": __version__, "endpoint": changed, **figures}, ensure_ascii=False))
     else:
         now = judge(work.settings)
-        print(endpoint_tune.yaml_diff(work.settings.endpoint, best.endpoint))
+        print(endpoint_tune.yaml_diff(work.settings.endpoint, best.endpoint) or "No other settings wait less within the budget.")
         print(f"\nas they are: {_told(before, now)}\ntuned:       {_told(after, judged)}")
         print(f"{candidates} settings judged on {len(work.heard)} turns of {_where(options)}; {options.cutoff_budget:.1%} may be cut off.")
         if not kept:

@@ -122,14 +122,14 @@ def differences(before: EndpointSettings, after: EndpointSettings) -> dict[str, 
 
 
 def yaml_diff(before: EndpointSettings, after: EndpointSettings) -> str:
-    """As `diff -u` shows it, without its head."""
-    lines = [" endpoint:"]
+    """As `diff -u` shows it, without its head; "" where nothing changed."""
+    lines = [" endpoint:"] if before != after else []
     for name, (old, new) in differences(before, after).items():
         lines += [f"-  {name}: {old:g}", f"+  {name}: {new:g}"]
     return "\n".join(lines)
 
 
-def yaml_text(before: EndpointSettings, after: EndpointSettings, remark: str) -> str:
-    """A settings file of what changed: to be used as it is, or put into another one."""
-    lines = [f"  {name}: {new:g}" for name, (_, new) in differences(before, after).items()]
-    return "\n".join([f"# {remark}", "endpoint:" if lines else "endpoint: {}", *lines]) + "\n"
+def yaml_text(after: EndpointSettings, remark: str) -> str:
+    """A settings file of all that was searched: to be used as it is, or put into another one."""
+    names = [*KNOBS, *(DETECTOR_KNOBS if after.turn_detector != "off" else ())]
+    return "\n".join([f"# {remark}", "endpoint:", *(f"  {name}: {getattr(after, name):g}" for name in names)]) + "\n"
