@@ -19,7 +19,8 @@ ROLES = ("wake-embedding", "wake-head", "wake-text", "vad", "transducer", "secon
 CONVERSIONS = ("moonshine-tokens",)
 """What fetch.py can make of a file while it takes it out of a wheel."""
 
-_TIMES = {"transducer": ("frame_ms", "chunk_ms", "lookahead_ms", "tail_ms"), "second-pass": ("tail_ms",)}
+_STREAMED = ("frame_ms", "chunk_ms", "lookahead_ms", "tail_ms")
+_TIMES = {"transducer": _STREAMED, "wake-text": _STREAMED, "second-pass": ("tail_ms",)}
 _FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 _MODEL_ID = re.compile(r"[a-z0-9][a-z0-9.-]*")
 _SHA256 = re.compile(r"[0-9a-f]{64}")

@@ -91,3 +91,20 @@ def test_what_cannot_be_said_or_spelled_is_one_line(capsys: pytest.CaptureFixtur
     config.write_text("")
     assert main(["wake", "check", phrase, "--config", str(config)]) == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_eval_says_what_of_a_text_is_heard(capsys: pytest.CaptureFixture[str], data_dir: Path) -> None:
+    """CASES W9, W10: the same clips give the same figures, at any boost and threshold."""
+    told = []
+    for _ in range(2):
+        assert main(["wake", "eval", "--data", str(data_dir), "--text", "Hey Computer", "--reads-h", "0", "--limit", "3", "--json"]) == 0
+        told.append(json.loads(capsys.readouterr().out))
+    first, second = ({name: value for name, value in one.items() if name != "cost"} for one in told)
+    assert first == second
+    assert (first["text"], first["said"]) == ("hey computer", 3)
+    assert first["said"] >= first["heard"] >= first["woke"]
+
+
+def test_eval_names_a_text_that_nobody_recorded(capsys: pytest.CaptureFixture[str], data_dir: Path) -> None:
+    assert main(["wake", "eval", "--data", str(data_dir), "--text", "hey penelope", "--reads-h", "0"]) == 65
+    assert "has no recording of 'hey penelope'" in capsys.readouterr().err

@@ -34,6 +34,8 @@ def eval_arguments(one: argparse.ArgumentParser) -> None:
     _shared(one)
     one.add_argument("--phrase", metavar="PHRASE", action="append", default=[], help="may be repeated (default: all that ship)")
     one.add_argument("--head", metavar="FILE", type=Path, help="measure this head; wants one --phrase")
+    one.add_argument("--text", metavar="TEXT", action="append", default=[], help="measure a phrase without a head, as the daemon hears it")
+    one.add_argument("--boost", metavar="X", type=float, help="with --text: how far the search leans to its pieces (default: the daemon's)")
 
 
 def train_arguments(one: argparse.ArgumentParser) -> None:
@@ -63,8 +65,12 @@ def _shared(one: argparse.ArgumentParser) -> None:
 
 
 def evaluate(options: argparse.Namespace) -> int:
-    """Measures heads and prints one report. Raises VoicedError."""
+    """Measures heads, or phrases given as text, and prints one report. Raises VoicedError."""
     _check(options)
+    if options.text:
+        from .wake_text import evaluate as evaluate_texts
+
+        return evaluate_texts(options, meter())
     if options.head and len(options.phrase) != 1:
         raise UsageError("--head", f"wants one --phrase, got {len(options.phrase)}", '--phrase "what it listens for"')
     _report(options, options.phrase, options.head)
