@@ -23,6 +23,7 @@ from voiced.bus.private import start_private_bus
 from voiced.bus.service import Service
 from voiced.desk import LaneView, News, Published, Snapshot
 from voiced.errors import BusError
+from voiced.receipts import Receipt
 from voiced.statistics import percentile
 
 from .rows import Row
@@ -59,6 +60,21 @@ class OneLane:
     async def cancel(self, lane: str) -> None: ...
 
     async def mute(self, lane: str | None, muted: bool) -> None: ...
+
+    async def reload(self) -> tuple[str, ...]:
+        return ()
+
+    def explain(self, lane: str | None, limit: int) -> list[Published]:  # noqa: ARG002
+        return []
+
+    def turn(self, turn: int) -> Receipt:
+        raise KeyError(turn)
+
+    def turns(self, lane: str | None, limit: int) -> list[Receipt]:  # noqa: ARG002
+        return []
+
+    def latencies(self, lane: str | None) -> list[dict[str, Any]]:  # noqa: ARG002
+        return []
 
 
 async def receive(address: str) -> None:
