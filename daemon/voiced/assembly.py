@@ -29,7 +29,6 @@ from .stages.approach import Approach
 from .stages.gate import Gate
 from .stages.keywords import Keywords, TextPhrase
 from .stages.phrase import PhraseVerifier
-from .stages.pieces import Pieces
 from .stages.second_pass import SecondPass
 from .stages.sherpa import Spotter, provider
 from .stages.transducer import Transducer
@@ -184,14 +183,10 @@ def wake_verifier(settings: Settings, library: Library, say: Say, before: Verifi
     if wake.verifier != "phrase" or not wake.phrases:
         return by_score
     files = _find(library, settings.models.wake_verifier, "transducer", say)
-    if "vocabulary" not in files:
-        raise ModelError(
-            settings.models.wake_verifier, "has no bpe.vocab, by which a phrase is spelled", "name another in models.wake_verifier"
-        )
     made_of = tuple((path, _version(path)) for path in files.values())
     old = before.model if isinstance(before, PhraseVerifier) else None
     model = old if old and old.made_of == made_of else AcousticModel(files, made_of=made_of)
-    pieces = Pieces.read(files["vocabulary"], files["tokens"])
+    pieces = pieces_of(files)
     phrases = {}
     for entry in wake.phrases:
         where = "" if entry.text else str(library.find(entry.phrase, "wake-head").files["model"])

@@ -9,13 +9,16 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from .errors import ModelError
 from .models import Found, Library, Model, default_library
 from .phrases import Broken, PhraseSettings, plain, texts, unsayable
 from .settings import Settings
-from .stages.keywords import TextPhrase
 from .stages.pieces import Pieces
+
+if TYPE_CHECKING:
+    from .stages.keywords import TextPhrase
 
 LEAST_PIECES = 3
 """A text of fewer is in half of all talk: "hey" has two, "max" has three."""
@@ -47,6 +50,8 @@ def pieces_of(files: Mapping[str, Path]) -> Pieces:
 
 def spell(phrases: Sequence[PhraseSettings], pieces: Pieces) -> tuple[TextPhrase, ...]:
     """Texts as keywords. Raises ValueError for one that cannot be spelled."""
+    from .stages.keywords import TextPhrase  # has NumPy, and the main process reads the settings without
+
     return tuple(TextPhrase(one.name, pieces.spell(plain(one.text)), one.boost, one.threshold) for one in phrases)
 
 
