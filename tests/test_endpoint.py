@@ -82,7 +82,7 @@ def test_a_turn_detector_ends_a_turn_when_it_is_sure() -> None:
     """It is asked in silence alone, so it wants none of its own; without a word it ends nothing: music has ends, too."""
     assert why(DETECTED) is CloseReason.TURN_DETECTOR
     for unsure in ({"turn_score": 0.49}, {"turn_score": None}, {"words": 0}, {"since_speech": None}, {"speaking": True}):
-        assert why(replace(DETECTED, **unsure)) is None  # type: ignore[arg-type]
+        assert why(replace(DETECTED, **unsure)) is None
     assert why(DETECTED, turn_detector_threshold=0.51) is None
 
 

@@ -436,8 +436,8 @@ def told_by(facts: list[tuple[float, int, str, bool]], answers_at: list[int]) ->
         seen = len(lane.asked)
         for due in [one for one in waiting if one[0] <= until]:
             waiting.remove(due)
-            order = lane.asked[due[1]]
-            lane.take(Rewritten(order.sample, order.turn, order.attempt, f"rewritten {order.attempt} {order.first} {order.last}"))
+            asked = lane.asked[due[1]]
+            lane.take(Rewritten(asked.sample, asked.turn, asked.attempt, f"rewritten {asked.attempt} {asked.first} {asked.last}"))
 
     for probability, count, text, token in [*facts, (0.0, 6 * SECOND, "", False)]:
         if text and lane.heart.open_turn == 1:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from voiced.endpoint import Endpointer
 from voiced.events import (
@@ -45,8 +46,8 @@ RULES = {
 }
 
 
-def machine(*, first_turn: int = 1, turn_step: int = 1, changed: Mapping[str, bool] | None = None, **rules: float) -> TurnMachine:
-    """`changed`: switches of TurnRules, by name."""
+def machine(*, first_turn: int = 1, turn_step: int = 1, changed: Mapping[str, Any] | None = None, **rules: float) -> TurnMachine:
+    """`changed`: fields of TurnRules, by name."""
     return TurnMachine(replace(turn_rules(**rules), **(changed or {})), first_turn=first_turn, turn_step=turn_step)
 
 
