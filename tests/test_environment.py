@@ -120,7 +120,10 @@ def test_every_requirement_is_pinned_within_its_range() -> None:
     ("plan", "said"),
     [
         ("exit 1", "has no wheel for this machine here; its tests skip"),
-        ("""echo '{"metadata": {"name": "nvidia-cublas"}}' >"$PLAN" """, "would bring a graphics card's libraries from here; its tests skip"),
+        (
+            """echo '{"metadata": {"name": "nvidia-cublas"}}' >"$PLAN" """,
+            "would bring a graphics card's libraries from here; its tests skip",
+        ),
         ("""echo '{"metadata": {"name": "torch"}}' >"$PLAN" """, "installing the extra train (once)"),
     ],
 )
