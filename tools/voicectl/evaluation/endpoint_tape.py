@@ -21,12 +21,12 @@ from voiced.api import HAND_OVER, Samples, SecondPass, SpeechProbability, Transd
 
 from .sounds import VAD_HOP
 
-FIRST = 1024
-"""Where a client triggers the turn: on the ears' grid, and late enough that all of what is handed over lies before it."""
+FIRST = 1280
+"""Where a client triggers the turn: on the ears' grid of 256, off the VAD's, and late enough that what is handed over lies before it."""
 BEGIN = FIRST - HAND_OVER
 """From where the recognizers listen."""
 
-_FORM = 3
+_FORM = 4
 """Of the files on disk; another one is computed anew."""
 
 
