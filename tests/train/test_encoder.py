@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch", reason="training wants PyTorch: pip install '.[train]'")
 
+from voiced.errors import ModelError  # noqa: E402
 from voiced_train.encoder import LAYERS, POSITIONS, WIDTH, Encoder, Geometry, sinusoids  # noqa: E402
 from voiced_train.export import Decoder, EncoderStep, difference  # noqa: E402
 from voiced_train.features import FLOOR  # noqa: E402
-from voiced_train.model import Shape, Top, chunk_mask, fresh, listen, load, save, take_over  # noqa: E402
+from voiced_train.model import Shape, Top, chunk_mask, fresh, listen, load, mean, save, take_over  # noqa: E402
 
 
 def encoder(geometry: Geometry) -> Encoder:
@@ -188,3 +189,17 @@ def test_positions_are_sines_and_cosines_from_one_radian_a_frame_down() -> None:
     assert torch.allclose(table[:, 0], torch.arange(POSITIONS).sin(), atol=1e-3)
     assert torch.allclose(table[:, WIDTH - 1], (torch.arange(POSITIONS) / 10_000).cos(), atol=1e-3)
     assert torch.allclose(table[:, : WIDTH // 2].square() + table[:, WIDTH // 2 :].square(), torch.ones(()), atol=1e-5)
+
+
+def test_the_mean_of_runs_is_of_all_weights_and_of_one_form(tmp_path: Path) -> None:
+    paths = [tmp_path / f"{number}.npz" for number in range(3)]
+    for number, (path, layers) in enumerate(zip(paths, (1, 1, 2), strict=True)):
+        torch.manual_seed(number)
+        save(path, Top(Shape(symbols=12, layers=layers)), Encoder(), ["a"])
+    one, other = (load(path) for path in paths[:2])
+    top, lower, pieces = mean(paths[:2])
+    assert pieces == ["a"]
+    assert torch.allclose(top.output.weight, (one[0].output.weight + other[0].output.weight) / 2)
+    assert torch.allclose(lower.first.weight, (one[1].first.weight + other[1].first.weight) / 2)
+    with pytest.raises(ModelError, match=r"2\.npz: is of another form than .*0\.npz"):
+        mean([paths[0], paths[2]])
