@@ -120,7 +120,7 @@ class Lane:
         self._library = default_library(self._settings.models.path)
         self._runtime_dir = Path(job["runtime_dir"])
         self._ring = assembly.new_ring()
-        self._heard: queue.Queue[Heard | Rules | Rewritten | Shutdown | AudioLost | Cancel] = queue.Queue(HEARD_LIMIT)
+        self._heard: queue.Queue[Heard | Adoption | Rewritten | Shutdown | AudioLost | Cancel] = queue.Queue(HEARD_LIMIT)
         self._overrun = 0  # facts that were dropped because the scribe was too slow
         self._done = 0  # facts that the scribe has taken
         self._lost = 0  # samples, as the scribe has heard of it
@@ -196,7 +196,9 @@ class Lane:
             if source is None or not self._wanted.empty():
                 wanted = self._wanted.get()
                 if isinstance(wanted, Adoption):
-                    self._take(wanted)
+                    # the rules go the way of the facts: what was heard by the old phrases is judged by the old rules
+                    self._ears.adopt(wanted.spotting)
+                    self._heard.put(wanted)
                 else:
                     source, told = self._open(wanted), False
                 continue
@@ -219,14 +221,6 @@ class Lane:
                 self._hand_over(heard)
             self._position = frame.end
             told = told or self._link.send({"hears": True})
-
-    def _take(self, adoption: Adoption) -> None:
-        """Between two hops. The rules go the way of the facts: what was heard by the old phrases is judged by the old rules."""
-        self._ears.adopt(adoption.spotting)
-        self._heard.put(adoption.rules)
-        self._settings = adoption.settings
-        self._deadline_s = adoption.settings.second_pass.deadline_ms / 1000
-        self._link.send({"adopted": adoption.revision})
 
     def _open(self, wanted: Microphone | Path | None) -> Microphone | PacedFile | None:
         if not isinstance(wanted, Path):
@@ -281,8 +275,10 @@ class Lane:
                 arrived_ns = item.arrived_ns
                 self._lost += sum(fact.lost for fact in item.facts if isinstance(fact, Gap))
                 events = self._scribe.take(item)
-            elif isinstance(item, Rules):
-                self._scribe.adopt(item)
+            elif isinstance(item, Adoption):
+                self._scribe.adopt(item.rules)
+                self._settings, self._deadline_s = item.settings, item.settings.second_pass.deadline_ms / 1000
+                self._link.send({"adopted": item.revision})
             else:
                 events = self._scribe.answer(item)
             self._publish(events, arrived_ns, taken_ns)

@@ -57,7 +57,7 @@ CLOSE_SECONDS = 2.0
 """A lane that closes has to flush its transducer; a killed process needs milliseconds."""
 
 ADOPT_SECONDS = 10.0
-"""A lane takes new settings in a fraction of one; what it was probed for and cannot take in this time has stopped it."""
+"""A lane takes new settings in a fraction of one, or when it has judged what it heard before: on a machine that is too slow, later."""
 
 SECOND_PASS = "second-pass"
 
@@ -335,9 +335,8 @@ class Supervisor:
         if taking:
             await asyncio.wait(taking, timeout=ADOPT_SECONDS)
         for lane in self._lanes.values():
-            if lane.adopting and lane.child:
-                log.error("lane %s has not taken the new settings within %.0f s", lane.settings.name, ADOPT_SECONDS)
-                lane.child.kill()
+            if lane.adopting:
+                log.warning("lane %s takes the new settings later: it is behind with what it heard", lane.settings.name)
         if not has_second_pass(after):
             self._rewriter.retire()
 

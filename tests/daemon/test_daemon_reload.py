@@ -16,6 +16,9 @@ from voiced.events import Final, Partial, TextSource, TurnClosed, Wake
 
 CLOCK = "What time is it?"
 
+BEHIND = 5
+"""Turns that a lane may be behind: what waits for its scribe is bounded to 16 s of talk (runtime.HEARD_LIMIT)."""
+
 LANE = "lanes: [{{name: desk, source: 'file:{sound}'}}]\n"
 
 
@@ -70,6 +73,15 @@ class Daemon:
         self.listener.event(TurnClosed, turn)
         assert_whole(self.listener.events(turn))
         return self.listener.event(Final, turn)
+
+    def turns_until(self, source: TextSource, note: str = "") -> Final:
+        """The first turn whose text comes from there. What was heard before a reload is told of after it: on a slow machine, several."""
+        finals: list[Final] = []
+        while len(finals) < BEHIND:
+            finals.append(self.turn())
+            if (finals[-1].source, finals[-1].note) == (source, note):
+                return finals[-1]
+        pytest.fail(f"no turn's text is from the {source.value} ({note}): {finals}")
 
 
 Begin = Callable[[str], Daemon]
@@ -154,10 +166,10 @@ def test_the_second_pass_comes_and_goes_and_the_log_learns_to_speak(begin: Begin
     # its deadline: a process that is stopped would be waited for a minute
     assert daemon.hang_up("second_pass: {deadline_ms: 300}\nlog: {text: true}\n")[0] == "READY=1"
     os.kill(second_pass, signal.SIGSTOP)
-    final = daemon.turn()
-    assert (final.source, final.note) == (TextSource.FIRST_PASS, "the second pass was late")
-    os.kill(second_pass, signal.SIGCONT)
+    final = daemon.turns_until(TextSource.FIRST_PASS, "the second pass was late")
     daemon.process.says(repr(final.text))  # and it is in the log from now on
+    stopped = second_pass  # which is replaced, as one that hangs
+    second_pass = until(lambda: listener.pids().get("second_pass", stopped) - stopped, "a new second pass") + stopped
 
     # off in the middle of a turn, which goes on: then its process is gone
     listener.mark()
@@ -168,14 +180,12 @@ def test_the_second_pass_comes_and_goes_and_the_log_learns_to_speak(begin: Begin
     assert_whole(listener.events(turn))
     until(lambda: not alive(second_pass), "the second pass's end")
     said = daemon.process.err
-    final = daemon.turn()
-    assert (final.source, final.note) == (TextSource.FIRST_PASS, "no second pass")
+    daemon.turns_until(TextSource.FIRST_PASS, "no second pass")
     assert " turn " not in daemon.process.err[len(said) :], "a turn's line is no warning"
 
     # and on
     assert daemon.hang_up("second_pass: {deadline_ms: 60000}\n")[0] == "READY=1"
-    final = daemon.turn()
-    assert (final.text, final.source) == (CLOCK, TextSource.SECOND_PASS)
+    assert daemon.turns_until(TextSource.SECOND_PASS).text == CLOCK
     assert listener.pids()["second_pass"] != second_pass
 
 
