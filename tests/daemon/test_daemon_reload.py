@@ -55,7 +55,10 @@ class Daemon:
         self.process, self.listener, self.manager, self.config, self._lane = process, listener, manager, config, LANE.format(sound=sound)
 
     def write(self, text: str = "") -> None:
-        self.config.write_text(self._lane + text)
+        """As an editor saves: whoever reads meanwhile has the old file or the new one, whole."""
+        new = self.config.with_suffix(".new")
+        new.write_text(self._lane + text)
+        new.replace(self.config)
 
     def hang_up(self, text: str) -> list[str]:
         """Writes the settings and has them read by SIGHUP; what the service manager is told then."""
