@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,6 +37,11 @@ def eval_arguments(one: argparse.ArgumentParser) -> None:
     one.add_argument("--phrase", metavar="PHRASE", action="append", default=[], help="may be repeated (default: all that ship)")
     one.add_argument("--head", metavar="FILE", type=Path, help="measure this head; wants one --phrase")
     one.add_argument("--text", metavar="TEXT", action="append", default=[], help="measure a phrase without a head, as the daemon hears it")
+    one.add_argument("--levels", action="store_true", help="recall of the phrase at -40, -50 and -60 dBFS")
+    one.add_argument("--music", action="store_true", help="recall over music, 0, 5 and 10 dB below the phrase")
+    one.add_argument("--rooms", action="store_true", help="recall from 1, 3 and 5 m, simulated with the folder's room responses")
+    one.add_argument("--near", action="store_true", help="how often near words wake, said by voices that never train")
+    one.add_argument("--budget", metavar="X", type=float, help="false accepts an hour of the suggested threshold (default: 0.1)")
     one.add_argument("--boost", metavar="X", type=float, help="with --text: how far the search leans to its pieces (default: the daemon's)")
 
 
@@ -100,6 +107,12 @@ def _check(options: argparse.Namespace) -> None:
         raise UsageError("--threshold", f"must be a score from 0.02 to below 1, got {options.threshold:g}")
     if options.limit is not None and options.limit < 1:
         raise UsageError("--limit", f"must be a number of recordings from 1, got {options.limit}")
+    budget = getattr(options, "budget", None)
+    if budget is not None and not 0 <= budget < math.inf:
+        raise UsageError("--budget", f"must be false accepts an hour from 0, got {budget:g}")
+    of_heads = [f"--{name}" for name in ("levels", "music", "rooms", "near") if getattr(options, name, False)]
+    if of_heads and getattr(options, "text", None):
+        raise UsageError(of_heads[0], "measures heads, and --text has none", "leave one of them out")
     if options.reads_h < 0:
         raise UsageError("--reads-h", f"must be hours from 0, got {options.reads_h:g}")
     if options.plot:
@@ -137,14 +150,17 @@ def _report(options: argparse.Namespace, phrases: list[str], head: Path | None) 
 
 
 def _measured(options: argparse.Namespace, found: Material, heads: list[HeadFile], threshold: float, library: Library) -> list[Figures]:
-    from voiced_train.wake_train import own_recordings, spoken_to_judge
+    from voiced_train.wake_train import own_recordings, ready_voices, spoken_to_judge
 
-    from .evaluation import wake_cascade, wake_clips, wake_run
+    from .evaluation import wake_cascade, wake_clips, wake_conditions, wake_run
 
     settings = defaults()
+    kinds = [kind for kind in wake_conditions.KINDS if getattr(options, kind, False)]
     everything, others = wake_clips.foreign(found, options.reads_h * 3600), wake_clips.other_phrases(found)
     results = []
     said: dict[str, wake_clips.Judged] = {}
+    hard: dict[str, dict[str, wake_clips.Judged]] = {}
+    near: tuple[list[str], wake_clips.Judged] | None = None
     for at, head in enumerate(heads):
         if at == 0 or head.phrase != heads[at - 1].phrase:
             more = []
@@ -157,9 +173,21 @@ def _measured(options: argparse.Namespace, found: Material, heads: list[HeadFile
             }
             if not next(iter(said.values())).clips:
                 raise InputError(str(options.data), f"has no recording of {head.phrase!r} in its test part", "give --recordings DIR")
+            hard = wake_conditions.said_in_each(found, options.data / "manifest.jsonl", head.phrase, more, kinds, options.limit)
+            near = wake_conditions.near_words_said(found, head.phrase, ready_voices()) if getattr(options, "near", False) else None
         foreign = wake_clips.against(found, everything, others, head.phrase)
         second = None if head.compared or options.no_cascade else wake_cascade.SecondStage(settings, library, head.id)
-        results.append(wake_run.measured(head, said, foreign, settings, threshold, second, found.progress))
+        budget = getattr(options, "budget", None)
+        figures = wake_run.measured(
+            head, said, foreign, settings, threshold, second, found.progress, wake_run.BUDGET if budget is None else budget
+        )
+        results.append(
+            replace(
+                figures,
+                recalls=wake_conditions.recalls(head.path, hard, settings, threshold, second),
+                near=wake_conditions.near_woke(head.path, *near, settings, threshold, second) if near else (),
+            )
+        )
     return results
 
 

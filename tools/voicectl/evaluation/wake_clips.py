@@ -81,41 +81,58 @@ def phrases(found: Material) -> list[str]:
     return sorted(set(names), key=lambda name: (-names.count(name), name))
 
 
+Stage = Callable[[Said], tuple[Sound, int]]
+"""What is done to a saying: float32 at 16 kHz, and where its phrase ends. The same saying gives the same sound."""
+
+
 def said_in(found: Material, phrase: str, more: Sequence[Said], condition: tuple[str, float | None], limit: int | None) -> Judged:
     """The phrase's own clips: a second of quiet, the recording, more quiet, and noise over all of it."""
+    name, ratio = condition
+    return said_as(found, phrase, more, name, in_quiet if ratio is None else partial(noisy, ratio=ratio, noises=found.noises), limit)
+
+
+def said_as(found: Material, phrase: str, more: Sequence[Said], name: str, stage: Stage, limit: int | None) -> Judged:
+    """The phrase's own clips, made by `stage`; `name` is the condition's, and of what is kept on disk."""
     mine = sorted((one for one in found.recordings if one.phrase and holds(one.phrase, phrase)), key=lambda one: draw(one.name))
     sayings = [*recorded(mine[:limit]), *more[:limit]]
-    made = [_noisy(one, condition, found.noises) for one in sayings]
-    clips = tuple(
-        Clip(one.name, condition[0], end, partial(_noisy_pcm, one, condition, found.noises))
-        for one, (_, end) in zip(sayings, made, strict=True)
-    )
-    what = f"judged {phrase} {condition[0]}"
+    made = [stage(one) for one in sayings]
+    clips = tuple(Clip(one.name, name, end, partial(_staged_pcm, stage, one)) for one, (_, end) in zip(sayings, made, strict=True))
+    what = f"judged {phrase} {name}"
     key = [f"{one.name} {one.start} {one.end}" for one in sayings]
     sounds = ((one.name, sound) for one, (sound, _) in zip(sayings, made, strict=True))
     tracks = cached(found.cache, what, key, lambda: listen(found.features, _told(sounds, what, len(sayings), found.progress)))
     return Judged(clips, tracks)
 
 
-def _noisy(one: Said, condition: tuple[str, float | None], noises: Sequence[Recording]) -> tuple[Sound, int]:
-    """float32 at 16 kHz, and where its phrase ends."""
-    random = np.random.default_rng(zlib.crc32(one.name.encode()))
+def in_quiet(
+    one: Said, heard: Callable[[Sound], Sound] = lambda sound: sound, random: np.random.Generator | None = None
+) -> tuple[Sound, int]:
+    """A second of quiet, the recording, more quiet; `heard` is what becomes of it on its way through the room."""
     lead, tail = round(_LEAD_S * RATE), round(_TAIL_S * RATE)
-    sound = np.concatenate((np.zeros(lead, np.float32), one.sound, np.zeros(tail, np.float32)))
-    sound += room_noise(len(sound), _QUIET_DBFS, random)
-    if (ratio := condition[1]) is not None:
-        noise = np.zeros(0, np.float32)
-        while not noise.any():
-            noise = read_sound(noises[int(random.integers(len(noises)))].path)
-        noise = np.resize(np.roll(noise, -int(random.integers(len(noise)))), len(sound))
-        power = float((one.sound[one.start : one.end] ** 2).mean())
-        sound = sound + noise * np.float32(np.sqrt(power / float((noise**2).mean())) * 10 ** (-ratio / 20))
-        sound = sound * np.float32(min(1.0, 0.99 / float(np.abs(sound).max())))
-    return sound.astype(np.float32), lead + one.end
+    sound = heard(np.concatenate((np.zeros(lead, np.float32), one.sound, np.zeros(tail, np.float32))))
+    return sound + room_noise(len(sound), _QUIET_DBFS, random or _random(one)), lead + one.end
 
 
-def _noisy_pcm(one: Said, condition: tuple[str, float | None], noises: Sequence[Recording]) -> Samples:
-    return pcm(_noisy(one, condition, noises)[0])
+def noisy(one: Said, ratio: float, noises: Sequence[Recording]) -> tuple[Sound, int]:
+    """Over it one of these, drawn by its name, `ratio` dB below the phrase."""
+    random = _random(one)
+    sound, end = in_quiet(one, random=random)
+    noise = np.zeros(0, np.float32)
+    while not noise.any():
+        noise = read_sound(noises[int(random.integers(len(noises)))].path)
+    noise = np.resize(np.roll(noise, -int(random.integers(len(noise)))), len(sound))
+    power = float((one.sound[one.start : one.end] ** 2).mean())
+    sound = sound + noise * np.float32(np.sqrt(power / float((noise**2).mean())) * 10 ** (-ratio / 20))
+    sound = sound * np.float32(min(1.0, 0.99 / float(np.abs(sound).max())))
+    return sound.astype(np.float32), end
+
+
+def _random(one: Said) -> np.random.Generator:
+    return np.random.default_rng(zlib.crc32(one.name.encode()))
+
+
+def _staged_pcm(stage: Stage, one: Said) -> Samples:
+    return pcm(stage(one)[0])
 
 
 def foreign(found: Material, reads_s: float) -> Judged:

@@ -9,6 +9,7 @@ sound nearer than the refractory time are one false accept.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,8 @@ from .scores import Rate, share
 from .wake_clips import Clip, Judged, scores_by_clip
 
 HOP = 1280
+STEPS = 10_000
+"""A suggested threshold is a whole number of these parts of one."""
 _CHUNK = 2048
 BUDGETS = (0.0, 0.5, 1.0)
 """False accepts an hour at which the misses are told."""
@@ -117,3 +120,43 @@ def points(false_scores: Sequence[float], true_scores: Mapping[str, Sequence[flo
         accepts = sum(score > over for score in false_scores)
         found.append(Point(budget, accepts, over, {name: rate for name, rate in missed.items() if rate}))
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class Suggestion:
+    """The lowest threshold that keeps to a budget of false accepts an hour, and what it costs, by condition.
+
+    cascade   the accepts are those that the second stage lets through
+    least     nothing below this was measured; where it is the threshold, a lower one may do too
+    """
+
+    budget: float
+    threshold: float
+    accepts: int
+    cascade: bool
+    least: float
+    missed: dict[str, Rate]
+
+
+def suggested(
+    false_scores: Sequence[float],
+    true_scores: Mapping[str, Sequence[float]],
+    hours: float,
+    budget: float,
+    *,
+    least: float,
+    cascade: bool = False,
+) -> Suggestion | None:
+    """At a threshold, unlike at a Point, a score that is equal counts. false_scores: the highest first.
+
+    None where no threshold up to 1 keeps to the budget."""
+    over = above(false_scores, int(budget * hours), -1.0)
+    step = max(math.floor(over * STEPS), -1) + 1
+    while step / STEPS <= over:  # the product was rounded down
+        step += 1
+    threshold = max(step / STEPS, least)
+    if threshold > 1:
+        return None
+    missed = {name: share([score < threshold for score in scores]) for name, scores in true_scores.items()}
+    accepts = sum(score >= threshold for score in false_scores)
+    return Suggestion(budget, threshold, accepts, cascade, least, {name: rate for name, rate in missed.items() if rate})

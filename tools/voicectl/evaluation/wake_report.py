@@ -18,9 +18,9 @@ from voiced.api import UsageError, __version__
 from .report import rate_text
 from .scores import Rate
 from .tables import Table, aligned, marked_down
-from .wake_measure import BUDGETS, Point
+from .wake_measure import BUDGETS, Point, Suggestion
 
-_NAMED = 12
+_NAMED = 100
 """False accepts that the tables name; the JSON names all."""
 
 WHAT = (
@@ -39,6 +39,38 @@ WHAT = (
     "Confirmed after, phrase end off: from the end of the phrase, by ear, to the sample at which the wake is certain, and to where it says "
     "that the phrase ended; median / 90th percentile, clean. Compute comes on top.",
 )
+
+
+OF_KIND = {
+    "levels": "Levels: root mean square of the phrase. The whole recording has the same gain, its own noise too, and is rounded to 16 "
+    "bits; the noise of a microphone and the gate are left out.",
+    "music": "Music: as 10 dB and 0 dB, with music of the test part alone; added to the recording, not played in the room.",
+    "rooms": "Metres are simulated: a measured response of a room (60 dB in 0.2 to 0.8 s; rooms have no test part, so training had these "
+    "too), its direct sound falling with the distance, its reverberation not, both alike at 1 m; quiet at -70 dBFS around it.",
+    "near": "Near words: each alone, by five voices that never train. A head may have learnt from other voices to leave the same words "
+    "alone.",
+}
+"""What else is said where it was asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """The share of phrases that wake in one condition: by the first stage, and by both (None where that was not measured)."""
+
+    kind: str
+    condition: str
+    stage1: Rate | None
+    cascade: Rate | None
+
+
+@dataclass(frozen=True, slots=True)
+class NearWord:
+    """How often one was said, and in how many of its sayings the first stage crossed, and the second accepted."""
+
+    word: str
+    sayings: int
+    stage1: int
+    cascade: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +117,36 @@ class Figures:
     stage2_loses: Rate | None = None
     confirmed_ms: tuple[float, float] | None = None
     phrase_end_ms: tuple[float, float] | None = None
+    suggested: Suggestion | None = None
+    recalls: tuple[Recall, ...] = ()
+    near: tuple[NearWord, ...] = ()
 
 
 def tables(all_figures: Sequence[Figures]) -> list[Table]:
-    return [
-        table for table in (_misses(all_figures), _at_threshold(all_figures), _times(all_figures), _accepts(all_figures)) if len(table) > 1
-    ]
+    made = (_misses, _at_threshold, _times, _accepts, _recalls, _near)
+    return [table for table in (make(all_figures) for make in made) if len(table) > 1]
+
+
+def suggestions(all_figures: Sequence[Figures]) -> list[str]:
+    """One line a head, for the settings file as it is."""
+    return [_suggestion(row) for row in all_figures]
+
+
+def _suggestion(row: Figures) -> str:
+    one = row.suggested
+    if one is None:
+        return f"# {row.head}: no threshold keeps to the budget of false accepts"
+    missed = ", ".join(f"{name} {rate.value:.1%}" for name, rate in one.missed.items())
+    lowest = "; no lower one was judged, --threshold goes lower" if one.threshold == one.least else ""
+    stages = "both stages" if one.cascade else "stage 1"
+    entry = f"wake: {{phrases: [{{phrase: {row.head}, threshold: {one.threshold:g}}}]}}"
+    return f"{entry}  # {stages}: {one.accepts} false accepts in {row.hours:.2f} h (budget {one.budget:g} an hour), missed {missed}{lowest}"
+
+
+def what(all_figures: Sequence[Figures]) -> list[str]:
+    """The sentences that say what each figure is, of those that are there."""
+    kinds = {one.kind for row in all_figures for one in row.recalls} | {"near" for row in all_figures if row.near}
+    return [*WHAT, *(told for kind, told in OF_KIND.items() if kind in kinds)]
 
 
 def _misses(all_figures: Sequence[Figures]) -> Table:
@@ -124,12 +180,17 @@ def _at_threshold(all_figures: Sequence[Figures]) -> Table:
     for row in all_figures:
         first = [row.phrase, row.head, f"{row.threshold:g}"]
         misses = [rate_text(row.stage1_missed.get(name)) for name in conditions]
-        table.append([*first, "1", str(row.stage1_accepts), f"{row.stage1_accepts / row.hours:.2f}", *misses, "", ""])
+        table.append([*first, "1", str(row.stage1_accepts), _an_hour(row.stage1_accepts, row.hours), *misses, "", ""])
         if row.cascade_missed is not None and row.cascade_accepts is not None:
             misses = [rate_text(row.cascade_missed.get(name)) for name in conditions]
             second = [rate_text(row.stage2_passes), rate_text(row.stage2_loses)]
-            table.append([*first, "1 and 2", str(row.cascade_accepts), f"{row.cascade_accepts / row.hours:.2f}", *misses, *second])
+            table.append([*first, "1 and 2", str(row.cascade_accepts), _an_hour(row.cascade_accepts, row.hours), *misses, *second])
     return table
+
+
+def _an_hour(accepts: int, hours: float) -> str:
+    """With none, the bound that the hours give."""
+    return f"{accepts / hours:.2f}" if accepts else f"0 (< {3 / hours:.2g})"
 
 
 def _times(all_figures: Sequence[Figures]) -> Table:
@@ -151,20 +212,57 @@ def _accepts(all_figures: Sequence[Figures]) -> Table:
     return table
 
 
+def _recalls(all_figures: Sequence[Figures]) -> Table:
+    table = [["phrase", "head", "threshold", "condition", "clips", "heard by stage 1", "by both"]]
+    for row in all_figures:
+        for one in row.recalls:
+            count = str(one.stage1.whole) if one.stage1 else "0"
+            table.append([row.phrase, row.head, f"{row.threshold:g}", one.condition, count, rate_text(one.stage1), rate_text(one.cascade)])
+    return table
+
+
+def _near(all_figures: Sequence[Figures]) -> Table:
+    table = [["phrase", "head", "near word", "said", "woke stage 1", "woke both"]]
+    for row in all_figures:
+        for one in row.near:
+            table.append(
+                [row.phrase, row.head, one.word, str(one.sayings), str(one.stage1), "" if one.cascade is None else str(one.cascade)]
+            )
+        if row.near:
+            table.append([row.phrase, row.head, *_all_near(row.near)])
+    return table
+
+
+def _all_near(near: Sequence[NearWord]) -> list[str]:
+    said, first = sum(one.sayings for one in near), sum(one.stage1 for one in near)
+    cells = [f"all {len(near)}", str(said), f"{first} ({first / said:.1%})"]
+    if any(one.cascade is None for one in near):
+        return [*cells, ""]
+    both = sum(one.cascade or 0 for one in near)
+    refused = f"; stage 2 refuses {first - both} of {first}" if first else ""
+    return [*cells, f"{both} ({both / said:.1%}){refused}"]
+
+
 def plain(head: str, all_figures: Sequence[Figures]) -> str:
     """Aligned columns, for a terminal."""
-    blocks = [head, *map(aligned, tables(all_figures))]
-    return "\n\n".join([*blocks, "\n".join(WHAT)])
+    blocks = [head, *map(aligned, tables(all_figures)), "\n".join(suggestions(all_figures))]
+    return "\n\n".join([*blocks, "\n".join(what(all_figures))])
 
 
 def markdown(head: str, all_figures: Sequence[Figures]) -> str:
-    blocks = [head, *map(marked_down, tables(all_figures))]
-    return "\n\n".join([*blocks, "\n".join(f"- {line}" for line in WHAT)])
+    blocks = [head, *map(marked_down, tables(all_figures)), "\n".join(f"    {line}" for line in suggestions(all_figures))]
+    return "\n\n".join([*blocks, "\n".join(f"- {line}" for line in what(all_figures))])
 
 
 def document(head: str, data: Path, all_figures: Sequence[Figures]) -> dict[str, Any]:
     """Everything, in plain values; keys may be added, none changes its meaning. Times are milliseconds, rates 0 … 1."""
-    return {"voiced": __version__, "head": head, "data": str(data), "figures": [asdict(row) for row in all_figures], "what": list(WHAT)}
+    return {
+        "voiced": __version__,
+        "head": head,
+        "data": str(data),
+        "figures": [asdict(row) for row in all_figures],
+        "what": what(all_figures),
+    }
 
 
 def can_plot() -> None:

@@ -18,12 +18,15 @@ from voiced.api import Library, ModelError, Settings, default_library, to_ms, to
 from .scores import Rate, share
 from .wake_cascade import Answer, SecondStage, at, woken
 from .wake_clips import Judged, scores_by_clip
-from .wake_measure import HOP, Peak, best_of, first_crossing, head_scores, peaks, points
+from .wake_measure import HOP, Peak, best_of, first_crossing, head_scores, peaks, points, suggested
 from .wake_report import Accept, Curve, Figures
 
 _LEAST = 0.02
 """Peaks lower than that are not counted: a threshold there would be no threshold."""
 _CURVE_POINTS = 400
+
+BUDGET = 0.1
+"""False accepts an hour: one in ten hours, which others publish too."""
 
 LOOSE = 0.5
 """Where the first stage crosses when the second is measured by its own score: so low that it loses next to nothing."""
@@ -93,8 +96,9 @@ def measured(
     threshold: float,
     second: SecondStage | None,
     progress: Progress,
+    budget: float = BUDGET,
 ) -> Figures:
-    """Everything about one head. `said` by condition, the clean one first."""
+    """Everything about one head. `said` by condition, the clean one first; `budget`: false accepts an hour that a suggestion may cost."""
     hops = settings.wake.phrases[0].hops
     refractory = to_samples(settings.wake.refractory_ms) // HOP
     foreign_scores = head_scores(head.path, foreign)
@@ -119,6 +123,7 @@ def measured(
         crossing_ms=_crossing_ms(said[clean], scores[clean], threshold, hops),
         accepts=tuple(_accept(peak, None) for peak in accepts),
         curves=(_curve(f"{label}, stage 1", false_scores, true_scores[clean], foreign.hours),),
+        suggested=suggested(false_scores, true_scores, foreign.hours, budget, least=_LEAST),
     )
     if second is None:
         return figures
@@ -136,6 +141,7 @@ def measured(
         figures,
         stage2=tuple(points(false_alone, alone, foreign.hours, _UNHEARD)),
         cascade=tuple(points(passed, kept, foreign.hours)),
+        suggested=suggested(passed, kept, foreign.hours, budget, least=threshold, cascade=True),
         cascade_accepts=len(passed),
         cascade_missed=_missed({name: [wakes(answer) for answer in found] for name, found in answers.items()}),
         stage2_passes=share([answer.accepted for answer in asked]),
