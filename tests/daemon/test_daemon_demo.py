@@ -32,7 +32,7 @@ def test_the_demonstration_is_right_and_a_client_sees_it_happen(start: Start, ru
     assert [line["source"] for line in heard if line["event"] == "Final"] == ["second pass"] * 2
     assert [line["sequence"] for line in heard] == list(range(1, len(heard) + 1)), "it was there before the first event"
     names = [line["event"] for line in heard if line["turn"] == heard[0]["turn"] and line["event"] != "Partial"]
-    assert names == ["Wake", "SpeechStarted", "Endpoint", "Final", "TurnClosed"]
+    assert names == ["Wake", "SpeechStarted", "LikelyEnd", "Endpoint", "Final", "TurnClosed"]
     first = next(line["text"] for line in heard if line["event"] == "Partial")
     assert first and len(first) < len(FINALS[0]), "words were seen while they were spoken"
 
