@@ -60,7 +60,8 @@ def test_every_event_of_the_heart_has_a_signal() -> None:
     assert {kind.__name__ for kind in KINDS} == set(interface.SIGNATURES)
 
 
-DECISIONS = st.one_of(st.builds(events.NearMiss, numbers, texts, floats, floats), *EVENTS[:2])
+scores = st.floats(0, 1)
+DECISIONS = st.one_of(st.builds(events.NearMiss, numbers, texts, scores, scores), *EVENTS[:2])
 
 
 @given(DECISIONS, numbers)
