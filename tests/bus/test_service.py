@@ -228,7 +228,12 @@ def test_every_method_of_the_tables_is_answered(bus: Bus, library: str, go: Go, 
                                 interface.NAME, path, item.name, method.name, method.signature, *some[method.signature]
                             )
                         except CallError as error:
-                            assert error.name.rpartition(".")[2] in ("PropertyReadOnly", "UnknownProperty", "UnknownInterface", "NoSuchTurn"), error
+                            assert error.name.rpartition(".")[2] in (
+                                "PropertyReadOnly",
+                                "UnknownProperty",
+                                "UnknownInterface",
+                                "NoSuchTurn",
+                            ), error
                         else:
                             assert len(result) == len(method.gives)
             client.close()
