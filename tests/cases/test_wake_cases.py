@@ -89,6 +89,13 @@ def test_recall_after_silence_is_recall_without(pipeline: Pipeline, data_dir: Pa
     assert min(counts) > 40
 
 
+@pytest.mark.parametrize("dbfs", [-40, -50, -60])
+def test_a_soft_phrase_wakes_behind_the_gate_too(pipeline: Pipeline, phrases: list[Samples], dbfs: int) -> None:
+    """CASES W11: gain alone; `voicectl wake eval --levels` has the recall on real recordings."""
+    gate_has_closed = np.zeros(4 * RATE, np.int16)
+    assert len(wakes(pipeline, gate_has_closed, to_int16(at_level(phrases[0], dbfs)), np.zeros(RATE, np.int16))) == 1
+
+
 @pytest.mark.parametrize("replays", [2, pytest.param(25, marks=pytest.mark.slow)])
 def test_replays_are_alike(pipeline: Pipeline, phrases: list[Samples], replays: int) -> None:
     """CASES W9: twenty levels and noises, so many times each (slow: 500 in all)."""
