@@ -16,7 +16,7 @@ MODEL = r"[a-z0-9][a-z0-9._-]{0,99}"
 MODEL_FORM = "the id of a model (voicectl models list)"
 
 HEAD_THRESHOLD, HEAD_HOPS = 0.9, 2
-TEXT_THRESHOLD, TEXT_BOOST = 0.1, 3.0
+TEXT_THRESHOLD, TEXT_BOOST = 0.1, 2.0
 
 TEXT_LIMIT = 60
 """Characters of a text: what stage 2 looks back on has room for 1.5 s of speech, some 25."""
