@@ -64,7 +64,7 @@ def toy(folder: Path, base: str, sources: str, *, model: bytes | None = MODEL) -
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "manifest.yaml").write_text(
         f"version: 1\nbases: {{here: '{base}'}}\nmodels:\n  toy:\n"
-        "    role: second-pass\n    kind: toy\n    licence: MIT\n    about: a toy\n"
+        "    role: second-pass\n    kind: toy\n    licence: MIT\n    about: a toy\n    tail_ms: 0\n"
         f"    files:\n      model: {{name: model.bin{known}}}\n"
         f"      tokens: {{name: tokens.txt, bytes: {len(TOKENS)}, sha256: {digest(TOKENS)}}}\n"
         f"    sources:\n{sources}"

@@ -35,6 +35,7 @@ SETTINGS = Settings()
 ELSEWHERE = {
     "log.level": "tests/daemon/test_daemon_reload.py",
     "log.text": "tests/daemon/test_daemon_reload.py",
+    "log.receipts": "tests/test_turnbook.py",
     "second_pass.deadline_ms": "tests/daemon/test_daemon_reload.py",
     "endpoint.profile": "the reader turns it into the other knobs' values",
     "wake.phrases": "below",

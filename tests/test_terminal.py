@@ -218,7 +218,7 @@ def test_a_json_line_is_one_line_and_the_event(text: str) -> None:
 
 
 def test_a_json_line_can_be_read_by_a_person() -> None:
-    plain = '{"event": "Partial", "sample": 1, "turn": 1, "text": "zwölf 灯", "stable": 0, "heard": 0}'
+    plain = '{"event": "Partial", "sample": 1, "turn": 1, "text": "zwölf 灯", "stable": 0, "heard": 0, "last_word": null}'
     assert json_line(Partial(1, 1, "zwölf 灯")) == plain
 
 

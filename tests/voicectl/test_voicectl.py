@@ -268,4 +268,4 @@ def test_models_that_are_damaged_are_all_named(env: dict[str, str], tmp_path: Pa
     found = run("voicectl", "models", "verify", env=env | {"VOICED_CACHE": str(tmp_path)})
     assert found.returncode == 66
     lines = found.stderr.splitlines()
-    assert len(lines) == 3 and all(line.startswith("voicectl: model ") and "voicectl models fetch " in line for line in lines)
+    assert len(lines) == 2 and all(line.startswith("voicectl: model ") and "voicectl models fetch " in line for line in lines)
