@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
-from voiced.endpoint import RULES, TOKEN_GRACE_MS, WORTH_MS, Counts, Endpointer
+from voiced.endpoint import RULES, SCORE_MARKS_MS, TOKEN_GRACE_MS, WORTH_MS, Counts, Endpointer
 from voiced.events import CloseReason, EndSign
 from voiced.units import HARD_CAP_MS, to_samples
 
@@ -238,8 +238,9 @@ def test_a_decision_is_the_first_row_that_is_met(counts: Counts) -> None:
 
 @given(any_counts())
 def test_no_end_comes_without_a_sign_of_it_first(counts: Counts) -> None:
-    """What ends a turn by a token or by silence was a likely end, so that its rewrite has begun."""
+    """What ends a turn by a token or by silence was a likely end, so that its rewrite has begun. A detector is asked in silence alone."""
     reason = why(counts)
+    assume(reason is not CloseReason.TURN_DETECTOR or (counts.since_speech or 0) >= to_samples(SCORE_MARKS_MS[0]))
     if reason in (CloseReason.END_TOKEN, CloseReason.TURN_DETECTOR, CloseReason.SILENCE) and counts.since_speech:
         assert sign(counts) is not None
 

@@ -296,7 +296,7 @@ def test_a_hang_up_is_told_and_survived(start: Start, listen: Listen, bus: str, 
     voiced = start("voiced", "--bus", bus, "--config", write(f"lanes: [{{name: desk, source: 'file:{both}'}}]\n"))
     listener.lane(Health="ok")
     os.kill(voiced.pid, signal.SIGHUP)
-    voiced.says("SIGHUP: a reload is not supported yet; restart voiced for changed settings")
+    voiced.says("settings read anew: nothing has changed that takes effect at once")
     assert listener.status()["health"] == "ok"
     assert voiced.stop() == 0
 
