@@ -6,10 +6,14 @@ import argparse
 import asyncio
 import sys
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from voiced.api import __version__, run_command
 
 from . import asr, client, endpoint, guard, models, selftest, stats, trace, turns, vad, wake, wake_check, why
+
+Verb = tuple[str, str, Callable[[argparse.Namespace], int], Callable[[argparse.ArgumentParser], None]]
+"""A verb's name, what it does, what runs it, what adds its options."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -38,7 +42,7 @@ def parser() -> argparse.ArgumentParser:
     def add(
         name: str, does: str, command: Callable[[argparse.Namespace], int], *, lane: bool = True, json: bool = True
     ) -> argparse.ArgumentParser:
-        one = commands.add_parser(name, help=does, description=f"{does[0].upper()}{does[1:]}.")
+        one = commands.add_parser(name, help=does, description=_sentence(does))
         one.set_defaults(command=command)
         if lane:
             one.add_argument("--lane", metavar="NAME", help="which lane (needed only where there are several)")
@@ -83,7 +87,7 @@ def parser() -> argparse.ArgumentParser:
         ("fetch", "fetch models; without an id: the default ones", models.fetch),
         ("verify", "check every byte of models; without an id: of all that are there", models.verify),
     ):
-        one = verbs.add_parser(name, help=does, description=f"{does[0].upper()}{does[1:]}.")
+        one = verbs.add_parser(name, help=does, description=_sentence(does))
         one.set_defaults(command=command)
         one.add_argument("--path", metavar="DIR", default="", help="folder that is searched first (the setting models.path)")
         if name == "list":
@@ -93,42 +97,34 @@ def parser() -> argparse.ArgumentParser:
         if name == "fetch":
             one.add_argument("--trust-first-use", action="store_true", help="take a model whose checksum is not known, and record it")
 
-    family = commands.add_parser("asr", help="measure recognizers", description="Measure recognizers.")
-    verbs = family.add_subparsers(metavar="eval|guard", required=True)
-    for name, does, command, options in (
+    _family(
+        commands,
+        "asr",
+        "measure recognizers",
         ("eval", "measure recognizers on a folder of recordings: words, end token, delays, cost", asr.evaluate, asr.arguments),
         ("guard", "count words that a second pass invents on noise, and right ones that are refused", guard.evaluate, guard.arguments),
-    ):
-        one = verbs.add_parser(name, help=does, description=f"{does[0].upper()}{does[1:]}.")
-        one.set_defaults(command=command)
-        options(one)
-
-    family = commands.add_parser("endpoint", help="measure and tune the end of turns", description="Measure and tune the end of turns.")
-    verbs = family.add_subparsers(metavar="eval|tune", required=True)
-    for name, does, command, options in (
+    )
+    _family(
+        commands,
+        "endpoint",
+        "measure and tune the end of turns",
         ("eval", "measure how soon turns end and how many are cut off, at several settings", endpoint.evaluate, endpoint.eval_arguments),
         ("tune", "find the knobs by which turns wait least within a budget of cut-offs", endpoint.tune, endpoint.tune_arguments),
-    ):
-        one = verbs.add_parser(name, help=does, description=f"{does[0].upper()}{does[1:]}.")
-        one.set_defaults(command=command)
-        options(one)
-
-    does = "measure what the VAD misses and what it invents, on recordings with speech labels"
-    family = commands.add_parser("vad", help="measure the VAD", description="Measure the VAD.")
-    one = family.add_subparsers(metavar="eval", required=True).add_parser("eval", help=does, description=f"{does[0].upper()}{does[1:]}.")
-    one.set_defaults(command=vad.evaluate)
-    vad.arguments(one)
-
-    family = commands.add_parser("wake", help="measure and make wake heads", description="Measure and make wake heads.")
-    verbs = family.add_subparsers(metavar="eval|train|check", required=True)
-    for name, does, command, options in (
+    )
+    _family(
+        commands,
+        "vad",
+        "measure the VAD",
+        ("eval", "measure what the VAD misses and what it invents, on recordings with speech labels", vad.evaluate, vad.arguments),
+    )
+    _family(
+        commands,
+        "wake",
+        "measure and make wake heads",
         ("eval", "measure wake heads on a folder of recordings: misses, false accepts, times", wake.evaluate, wake.eval_arguments),
         ("train", "make a head for a phrase, and measure it", wake.train, wake.train_arguments),
         ("check", "rate phrases given as text before they are used", wake_check.check, wake_check.arguments),
-    ):
-        one = verbs.add_parser(name, help=does, description=f"{does[0].upper()}{does[1:]}.")
-        one.set_defaults(command=command)
-        options(one)
+    )
 
     does = "phrase and query in one breath, at several gaps and with a slow second stage: is a word lost?"
     family = commands.add_parser("selftest", help="prove what is promised", description="Prove what is promised.")
@@ -137,6 +133,20 @@ def parser() -> argparse.ArgumentParser:
     one.set_defaults(command=selftest.handover)
     selftest.handover_arguments(one)
     return top
+
+
+def _family(commands: Any, name: str, helps: str, *verbs: Verb) -> None:
+    """A command of several verbs, each with options of its own."""
+    family = commands.add_parser(name, help=helps, description=_sentence(helps))
+    within = family.add_subparsers(metavar="|".join(verb for verb, *_ in verbs), required=True)
+    for verb, does, command, arguments in verbs:
+        one = within.add_parser(verb, help=does, description=_sentence(does))
+        one.set_defaults(command=command)
+        arguments(one)
+
+
+def _sentence(does: str) -> str:
+    return f"{does[0].upper()}{does[1:]}."
 
 
 def _positive(text: str) -> int:
