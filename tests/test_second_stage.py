@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -69,6 +70,30 @@ def test_another_threshold_keeps_the_model(library: Library) -> None:
     assert after.model is before.model
     audio = np.zeros(25_600, np.int16)
     assert after.verify(Phrase("jarvis", (1.0,), (), audio)).scores["evidence_threshold"] == 5.0
+
+
+def test_what_is_kept_is_not_read_again(library: Library, tmp_path: Path) -> None:
+    """A reload that asks for another threshold or another phrase hashes no model that is in use; one that was written anew it does."""
+    loaded: list[str] = []
+
+    def say(what: str) -> None:
+        loaded.append(what.split(maxsplit=1)[0])
+
+    mine = with_head(library, tmp_path, {"phrase": "hey kitchen"})
+    spotting = assembly.spotting(listening_for("mine"), mine, tmp_path, say)
+    rules = assembly.rules(listening_for("mine"), mine, say)
+    assert sorted(loaded) == ["transducer", "wake-embedding", "wake-head"]
+    loaded.clear()
+    stricter = replace(SETTINGS, wake=replace(SETTINGS.wake, phrases=(PhraseSettings("mine", threshold=0.95),), verify_evidence=-1.0))
+    after = assembly.spotting(stricter, mine, tmp_path, say, spotting)
+    rules = assembly.rules(stricter, mine, say, rules)
+    assert (loaded, after.wake) == ([], spotting.wake)
+    os.utime(tmp_path / "mine.onnx", ns=(0, 0))  # as a head that was trained again
+    assert assembly.spotting(stricter, mine, tmp_path, say, after).wake is not after.wake
+    assert sorted(loaded) == ["wake-embedding", "wake-head"]
+    loaded.clear()
+    assembly.rules(SETTINGS, mine, say, rules)
+    assert loaded == []
 
 
 def test_a_head_that_says_nothing_of_its_words_is_judged_by_its_score(library: Library, tmp_path: Path) -> None:

@@ -69,15 +69,16 @@ def spotting(settings: Settings, library: Library, runtime_dir: Path, say: Say, 
     stage1 = keywords = None
     trained, given = heads(phrases), texts(phrases)
     if trained:
-        embedding = _find(library, settings.models.wake_embedding, "wake-embedding", say)["model"]
-        files = {phrase.phrase: _find(library, phrase.phrase, "wake-head", say)["model"] for phrase in trained}
-        made_of = tuple((name, path, _version(path)) for name, path in {**files, "": embedding}.items())
-        stage1 = part(made_of, lambda: _stage1(files, embedding))
+        names = {phrase.phrase: (phrase.phrase, "wake-head") for phrase in trained}
+        wanted = {**names, "": (settings.models.wake_embedding, "wake-embedding")}
+        made_of = tuple((name, _versions(library.find(*model).files)) for name, model in wanted.items())
+        stage1 = part(made_of, lambda: _stage1({name: _find(library, *model, say)["model"] for name, model in wanted.items()}))
     if given:
         model = library.model(settings.models.wake_text)
-        heard_by = _find(library, model.id, text_role(model), say)
-        engine = (Spotter, *((path, _version(path)) for path in heard_by.values()))
-        spotter = part(engine, lambda: Spotter(model.kind, heard_by, provider=provider(runtime_dir)))
+        role = text_role(model)
+        heard_by = library.find(model.id, role).files
+        engine = (Spotter, *_versions(heard_by))
+        spotter = part(engine, lambda: Spotter(model.kind, _find(library, model.id, role, say), provider=provider(runtime_dir)))
         spelled = _spelled(given, heard_by)
         keywords = part((Keywords, engine, spelled), lambda: _keywords(spelled, spotter, model))
     gate = part(settings.gate, lambda: _gate(settings)) if settings.gate.enabled else None
@@ -96,8 +97,9 @@ def wait_hops(wake: WakeSettings, hops: int) -> int:
     return max(to_samples(wake.verify_wait_ms) // WAKE_HOP + 1 if wake.verifier == "phrase" else wake.verify_hops, hops)
 
 
-def _stage1(heads: Mapping[str, Path], embedding: Path) -> Stage1:
-    stage1 = Stage1(heads, embedding)
+def _stage1(files: Mapping[str, Path]) -> Stage1:
+    """Of the heads by their phrases; the embedding's name is empty."""
+    stage1 = Stage1({name: path for name, path in files.items() if name}, files[""])
     stage1.warm_up()
     return stage1
 
@@ -119,10 +121,10 @@ def _gate(settings: Settings) -> Gate:
     return Gate(margin_db=settings.gate.margin_db, floor_dbfs=settings.gate.floor_dbfs, hold_ms=settings.gate.hold_ms)
 
 
-def _version(path: Path) -> tuple[int, int]:
-    """Of a file that may be written anew under its name: a head that was trained again."""
-    found = path.stat()
-    return found.st_mtime_ns, found.st_size
+def _versions(files: Mapping[str, Path]) -> tuple[tuple[Path, int, int], ...]:
+    """What tells files from others that are written under their names later: a head that was trained again. Nothing is read."""
+    stats = {path: path.stat() for path in files.values()}
+    return tuple((path, found.st_mtime_ns, found.st_size) for path, found in stats.items())
 
 
 def scribe(
@@ -182,10 +184,11 @@ def wake_verifier(settings: Settings, library: Library, say: Say, before: Verifi
     by_score = SpeechVerifier(threshold=wake.verify_threshold, sustain=wake.verify_hops, min_speech=wake.verify_speech)
     if wake.verifier != "phrase" or not wake.phrases:
         return by_score
-    files = _find(library, settings.models.wake_verifier, "transducer", say)
-    made_of = tuple((path, _version(path)) for path in files.values())
+    name = settings.models.wake_verifier
+    files = library.find(name, "transducer").files
+    made_of = _versions(files)
     old = before.model if isinstance(before, PhraseVerifier) else None
-    model = old if old and old.made_of == made_of else AcousticModel(files, made_of=made_of)
+    model = old if old and old.made_of == made_of else AcousticModel(_find(library, name, "transducer", say), made_of=made_of)
     pieces = pieces_of(files)
     phrases = {}
     for entry in wake.phrases:
@@ -195,7 +198,7 @@ def wake_verifier(settings: Settings, library: Library, say: Say, before: Verifi
                 phrases[entry.name] = pieces.encode(said)
             except ValueError as error:
                 advice = "name another model in models.wake_verifier, or set wake.verifier to score"
-                raise ModelError(where or settings.models.wake_verifier, str(error), advice) from None
+                raise ModelError(where or name, str(error), advice) from None
     verifier = PhraseVerifier(model, phrases, by_score, threshold=wake.verify_evidence, tail_ms=wake.phrase_tail_ms)
     if model is not old:
         verifier.warm_up()
