@@ -158,6 +158,37 @@ def test_phrases_change_and_a_bad_file_keeps_the_old_ones(begin: Begin, env: dic
     assert (found.returncode, found.stdout, found.stderr) == (0, "takes effect at the next start: models.vad\n", "")
 
 
+@pytest.mark.slow  # some four turns at the pace of speech
+def test_a_text_becomes_the_phrase_and_another_takes_its_place(begin: Begin) -> None:
+    """CASES S15, phrases given as text: the new one wakes and the old one, which is said as often, does not."""
+
+    def listening_for(text: str) -> str:
+        return f"wake: {{phrases: [{{text: {text}}}]}}\nendpoint: {{no_speech_ms: 500}}\nsecond_pass: {{enabled: false}}\n"
+
+    daemon = begin(listening_for("turn the fan off"))
+    listener, pids = daemon.listener, daemon.listener.pids()
+
+    def woken_by(text: str) -> None:
+        """The next two wakes."""
+        for _ in range(2):
+            listener.mark()
+            wake = listener.event(Wake)
+            assert wake.phrase == text
+            listener.event(TurnClosed, wake.turn)
+
+    assert daemon.hang_up(listening_for("what time is it")) == ["READY=1", "STATUS=listening"]
+    woken_by("what time is it")
+    assert daemon.hang_up(listening_for("time is it")) == ["READY=1", "STATUS=listening"]
+    listener.lane(Phrases=["time is it"])
+    woken_by("time is it")
+
+    # one that cannot be spelled, with its line; the old one stays
+    ready, status = daemon.hang_up(listening_for("écoute"))
+    assert ready == "READY=1" and status.startswith(f"STATUS=listening; the settings stay as they were: {daemon.config}:2: ")
+    woken_by("time is it")
+    assert listener.pids() == pids
+
+
 @pytest.mark.slow  # five turns at the pace of speech
 def test_the_second_pass_comes_and_goes_and_the_log_learns_to_speak(begin: Begin) -> None:
     daemon = begin("second_pass: {deadline_ms: 60000}\n")
