@@ -150,8 +150,11 @@ class _Reader:
                 raise self._error(f"is truncated: its header promises {promised} bytes of sound, it holds {held}", "get the whole file")
         try:
             source.seek(0)
-            # a stream has no name, so that no file is taken for headerless sound because of its ending
-            sound = soundfile.SoundFile(source if isinstance(source, _Patched) else _Patched(self._file, 0, b""))
+            # a descriptor has no name, so that no file is taken for headerless sound because of its ending; and it wants no callbacks
+            # of the library, which a unit with MemoryDenyWriteExecute forbids
+            sound = soundfile.SoundFile(source if isinstance(source, _Patched) else source.fileno(), closefd=False)
+        except MemoryError:
+            raise self._error("has no length in its header, and this service may not make what reads it all the same", "save it anew") from None
         except (soundfile.SoundFileError, TypeError) as error:
             what = str(getattr(error, "error_string", error)).strip().rstrip(".")
             raise self._error(f"is not audio that can be read ({what})", "WAV, FLAC and Ogg can") from None
