@@ -71,7 +71,7 @@ OWNERS = {
     "sherpa_onnx": {"stages/sherpa.py"},
     "sounddevice": {"sources/capture.py"},
     "soundfile": {"sources/wavfile.py"},
-    "soxr": {"sources/microphone.py", "sources/wavfile.py"},  # a stream that never ends, and a file
+    "soxr": {"sources/resample.py"},
     "yaml": {"yamlread.py", "manifest.py"},  # nodes with their lines, and plain data of our own
     "dbus_next": set(),  # bus/library.py loads them by name
     "dbus_fast": set(),

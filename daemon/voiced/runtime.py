@@ -136,6 +136,7 @@ class Lane:
         self._deadlines: OrderedDict[int, float] = OrderedDict()  # by turn that has ended
         self._deadline_s = self._settings.second_pass.deadline_ms / 1000
         self._state = "asleep"  # the one that main was told
+        self._choice = ""  # of a channel, as main was told
 
     def run(self) -> int:
         # one after the other: a library that ends the process must be the one that was named last
@@ -362,6 +363,9 @@ class Lane:
         if self._microphone:
             statistics = self._microphone.statistics()
             beat |= {"blocks": statistics.blocks, "blocks_dropped": statistics.dropped, "samples_lost": statistics.lost}
+            beat["level_dbfs"] = round(statistics.level_dbfs, 1)
+            if statistics.choice != self._choice and self._link.send({"chose": statistics.choice}):
+                self._choice = statistics.choice
         self._link.send({"beat": beat})
 
     def _obey(self, message: wire.Message) -> bool:

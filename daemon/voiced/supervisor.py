@@ -202,6 +202,8 @@ class Supervisor:
                 self._source_ended(lane)
             case {"failed": line, "exit": code}:
                 self._child_failed(child, line, code)
+            case {"chose": line} if line:
+                log.info("lane %s: %s", child.name, line)
             case {"crashed": line}:
                 log.error("lane %s: %s", child.name, line)
 

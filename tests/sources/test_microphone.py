@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import socket
 import threading
 from collections.abc import Iterator, Sequence
@@ -212,15 +211,40 @@ def test_auto_hears_the_live_channel_from_the_first_block_on(sound: Sound, live:
     assert np.array_equal(joined(frames), sound[:, live])
 
 
-def test_auto_leaves_a_channel_that_was_silent_at_first_and_then_settles(caplog: pytest.LogCaptureFixture) -> None:
-    late = np.concatenate([SILENT, SPEECHLIKE, SILENT])
+def test_auto_leaves_a_channel_that_was_silent_at_first_and_then_settles() -> None:
+    late = np.concatenate([SILENT, SPEECHLIKE, HISS])
     loud_in_the_end = np.concatenate([HISS, HISS, noise(4 * RATE, 5, 9000)])
     converter = Converter()
-    with caplog.at_level(logging.INFO):
-        frames = convert(cut(channels(loud_in_the_end, late), RATE, [640]), converter)
+    frames = convert(cut(channels(loud_in_the_end, late), RATE, [640]), converter)
     assert converter.channel == 1  # the choice was made when there was something to hear; later noise does not change it
     assert np.array_equal(joined(frames)[4 * RATE :], late[4 * RATE :])
-    assert [record.getMessage() for record in caplog.records] == ["channel 1 of 2 is heard; dBFS: -90 -27"]
+    assert converter.choice == "channel 1 of 2 is heard; dBFS: -90 -27"
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2, 3, 4, 5), (3, 5, 1, 0, 4, 2), (5, 4, 3, 2, 1, 0)])
+def test_auto_decides_anew_when_the_device_is_opened(order: tuple[int, ...]) -> None:
+    """CASES R8, R10: an array's six channels come in another order at each start."""
+    there = [SPEECHLIKE, SILENT, HISS, CONSTANT, HISS, SILENT]
+    converter = Converter("auto")
+    convert(cut(channels(*there), RATE, [640]), converter)
+    assert (converter.channel, converter.choice[:14]) == (0, "channel 0 of 6")
+    frames = convert(cut(channels(*(there[one] for one in order)), RATE, [640], began_ns=60 * SECOND), converter)
+    live = order.index(0)
+    assert (converter.channel, converter.choice[:14]) == (live, f"channel {live} of 6")
+    assert np.array_equal(joined(frames), SPEECHLIKE)
+    numbered = Converter(0)
+    assert np.array_equal(joined(convert(cut(channels(*there), RATE, [640]), numbered)), SPEECHLIKE)
+    assert numbered.choice == ""
+
+
+def test_auto_leaves_a_channel_that_dies() -> None:
+    converter = Converter("auto")
+    both = np.concatenate([channels(SPEECHLIKE, QUIETER), channels(SILENT, SILENT), channels(CONSTANT, QUIETER)])
+    frames = convert(cut(both, RATE, [640]), converter)
+    assert converter.channel == 1
+    heard = joined(frames)
+    assert np.array_equal(heard[: 8 * RATE], both[: 8 * RATE, 0])  # a pause of both is no death
+    assert np.array_equal(heard[-RATE // 2 :], both[-RATE // 2 :, 1])
 
 
 def test_a_channel_by_number_and_the_mean_of_all() -> None:
@@ -367,3 +391,17 @@ def test_the_ring_holds_ten_seconds() -> None:
     assert CAPACITY * 0.04 > 10
     with pytest.raises(ValueError, match="at least 1 block; got 0"):
         Microphone(capacity=0)
+
+
+def test_the_level_is_told() -> None:
+    """CASES H4: a headset that gives one bit of noise is -90 dBFS, not silence; before a second has come, nothing is known."""
+    capture, ours = pair()
+    microphone = Microphone(ours)
+    assert microphone.statistics().level_dbfs == -120
+    for amplitude, level in ((1, -90.3), (1036, -30), (0, -120)):
+        sound = np.where(np.arange(RATE) % 2, amplitude, -amplitude).astype(np.int16)
+        for at, one in enumerate(cut(sound, RATE, [640])):
+            capture.send(pack(replace(one, first=at * 640)))
+            assert microphone.read(PATIENCE) is not None
+        assert microphone.statistics().level_dbfs == pytest.approx(level, abs=0.1)
+    microphone.close()

@@ -10,7 +10,7 @@ drop; `read` and everything else of `Microphone` run on the ears thread.
 
 from __future__ import annotations
 
-import logging
+import math
 import socket
 import threading
 from collections import deque
@@ -18,67 +18,24 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import soxr
 from numpy.typing import NDArray
 
 from ..audio import AudioFrame, Samples
 from ..errors import DeviceError
 from ..units import RATE
 from .blocks import DATAGRAM_LIMIT, Block, unpack
-
-_log = logging.getLogger(__name__)
+from .channels import ChannelChoice, Interleaved
+from .resample import Resampler, resampler
 
 CAPACITY = 256
 """Raw blocks between reader and ears: 10 s of 40 ms blocks, 8 MB at the very most. Ears are never behind by more than a few
 blocks but while a model is warmed up or the machine is overloaded, and sound older than a pre-roll (3 s) then helps nobody."""
 
-Interleaved = NDArray[np.int16]
-"""Raw sound, int16, shape (frames, channels)."""
+SILENCE_DBFS = -120.0
+"""What a level says of digital silence; a single bit that flips is -90."""
 
 Mono = NDArray[np.int16] | NDArray[np.float32]
 """One channel, shape (n,), in the range of int16."""
-
-
-class ChannelChoice:
-    """Which channel to hear when nobody says: the loudest, never a dead one.
-
-    Decided on energy (about the mean: a constant voltage is no sound); another one must be twice as loud to be taken instead.
-    Settled, for good, after three seconds in which any channel had sound; hours of silence before decide nothing.
-    """
-
-    _SETTLED_S = 3
-    _CLEARLY = 4.0  # in power: 6 dB
-    _SOUND = 32.0**2  # mean square: -60 dBFS, above the noise of any input that is not connected
-
-    def __init__(self) -> None:
-        self.chosen = 0
-        self.settled = False
-        self._energy: NDArray[np.float64] | float = 0.0
-        self._sounding = 0  # frames
-
-    def feed(self, sound: Interleaved, rate: int) -> int:
-        """Takes a block, returns the channel to hear in it."""
-        if self.settled or sound.shape[1] == 1:
-            return self.chosen
-        energy: NDArray[np.float64] = sound.var(axis=0, dtype=np.float64) * len(sound)
-        sounds = energy.max() >= self._SOUND * len(sound)
-        if sounds and not self._sounding:
-            self._energy = 0.0
-        if sounds or not self._sounding:
-            energy = self._energy = self._energy + energy
-            loudest = int(energy.argmax())
-            if energy[loudest] > self._CLEARLY * energy[self.chosen]:
-                self.chosen = loudest
-        if sounds:
-            self._sounding += len(sound)
-            if self._sounding >= self._SETTLED_S * rate:
-                self._settle(energy / self._sounding)
-        return self.chosen
-
-    def _settle(self, power: NDArray[np.float64]) -> None:
-        self.settled = True
-        level = 10 * np.log10(power / 32768.0**2 + 1e-12)
-        _log.info("channel %d of %d is heard; dBFS: %s", self.chosen, len(level), " ".join(f"{one:.0f}" for one in level))
 
 
 class Converter:
@@ -92,7 +49,7 @@ class Converter:
     def __init__(self, channel: str | int = "auto", first: int = 0, first_ns: int = 0) -> None:
         self._channel = channel
         self._choice = ChannelChoice()
-        self._resampler: soxr.ResampleStream | None = None
+        self._resampler: Resampler | None = None
         self._format = (0, 0)  # rate, channels of the run
         self._anchor = first  # position of the run's first frame: a run is a piece without gaps
         self._run_first = 0  # the device's index of that frame
@@ -106,6 +63,11 @@ class Converter:
     def channel(self) -> str | int:
         """The channel that is heard now, or "mix"."""
         return self._choice.chosen if self._channel == "auto" else self._channel
+
+    @property
+    def choice(self) -> str:
+        """Which channel was chosen and by what, a line; empty while that is open, and where the settings say."""
+        return self._choice.line if self._channel == "auto" else ""
 
     @property
     def rate(self) -> int:
@@ -125,9 +87,11 @@ class Converter:
             frames += self._tail()
             if not fresh:
                 self._anchor = self._position(block.first)
-            elif self._ended_ns:
-                here = self._position(self._next)
-                self._anchor = here + max(0, round((began_ns - self._ended_ns) * RATE / 1_000_000_000))
+            else:
+                self._choice.reset()  # the order of channels may be another one now
+                if self._ended_ns:
+                    here = self._position(self._next)
+                    self._anchor = here + max(0, round((began_ns - self._ended_ns) * RATE / 1_000_000_000))
             self._begin(block)
         sound = self._mono(block)
         if self._resampler:
@@ -138,12 +102,10 @@ class Converter:
 
     def _begin(self, block: Block) -> None:
         """A new run at `_anchor`."""
-        if self._channel == "auto" and block.channels != self._format[1]:
-            self._choice = ChannelChoice()
         self._format = (block.rate, block.channels)
         self._run_first = block.first
         self._at = self._anchor
-        self._resampler = soxr.ResampleStream(block.rate, RATE, 1, dtype="float32", quality="HQ") if block.rate != RATE else None
+        self._resampler = resampler(block.rate) if block.rate != RATE else None
 
     def _position(self, index: int) -> int:
         """Of a frame of the run, or of one after it. soxr gives sample k of its output for position k, only later (30 ms)."""
@@ -198,6 +160,8 @@ class MicrophoneStatistics:
     lost     samples that positions skipped: lost in the device or on the way, dropped here, or the time without a device
     rate     the device's frames a second; 0 before the first block
     channel  the one that is heard, or "mix"
+    choice   why that one, a line; empty where nothing was to be chosen, or not yet
+    level_dbfs  of the second before, about the mean; -120 for digital silence
     """
 
     blocks: int
@@ -206,6 +170,28 @@ class MicrophoneStatistics:
     lost: int
     rate: int
     channel: str | int
+    choice: str = ""
+    level_dbfs: float = SILENCE_DBFS
+
+
+class _Level:
+    """Of whole seconds of frames."""
+
+    def __init__(self) -> None:
+        self.dbfs = SILENCE_DBFS
+        self._sum = self._squares = 0.0
+        self._count = 0
+
+    def feed(self, samples: Samples) -> None:
+        wide = samples.astype(np.float64)
+        self._sum += float(wide.sum())
+        self._squares += float(wide @ wide)
+        self._count += len(samples)
+        if self._count >= RATE:
+            power = self._squares / self._count - (self._sum / self._count) ** 2
+            self.dbfs = max(SILENCE_DBFS, 10 * math.log10(max(power, 1e-9) / 32768.0**2))
+            self._sum = self._squares = 0.0
+            self._count = 0
 
 
 class Microphone:
@@ -225,6 +211,7 @@ class Microphone:
         if capacity < 1:
             raise ValueError(f"Microphone wants a capacity of at least 1 block; got {capacity}")
         self._converter = Converter(channel, first, first_ns)
+        self._level = _Level()
         self._capacity = capacity
         self._change = threading.Condition()
         self._ring: deque[tuple[int, bytes]] = deque()  # number of the socket, raw datagram
@@ -299,7 +286,9 @@ class Microphone:
                 number, datagram = self._ring.popleft()
             fresh, self._heard = number != self._heard, number
             self._ready.extend(self._converter.feed(unpack(datagram), fresh=fresh))
-        return self._ready.popleft()
+        frame = self._ready.popleft()
+        self._level.feed(frame.samples)
+        return frame
 
     def frames(self) -> Iterator[AudioFrame]:
         """Every frame until capture ends."""
@@ -314,4 +303,5 @@ class Microphone:
     def statistics(self) -> MicrophoneStatistics:
         with self._change:
             blocks, dropped, deepest = self._blocks, self._dropped, self._deepest
-        return MicrophoneStatistics(blocks, dropped, deepest, self._converter.lost, self._converter.rate, self._converter.channel)
+        one = self._converter
+        return MicrophoneStatistics(blocks, dropped, deepest, one.lost, one.rate, one.channel, one.choice, self._level.dbfs)

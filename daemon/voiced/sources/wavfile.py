@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from ..audio import AudioFrame, Samples, frozen
 from ..errors import InputError
 from ..units import RATE
+from .resample import resampler
 
 if TYPE_CHECKING:
     from soundfile import SoundFile
@@ -154,7 +155,9 @@ class _Reader:
             # of the library, which a unit with MemoryDenyWriteExecute forbids
             sound = soundfile.SoundFile(source if isinstance(source, _Patched) else source.fileno(), closefd=False)
         except MemoryError:
-            raise self._error("has no length in its header, and this service may not make what reads it all the same", "save it anew") from None
+            raise self._error(
+                "has no length in its header, and this service may not make what reads it all the same", "save it anew"
+            ) from None
         except (soundfile.SoundFileError, TypeError) as error:
             what = str(getattr(error, "error_string", error)).strip().rstrip(".")
             raise self._error(f"is not audio that can be read ({what})", "WAV, FLAC and Ogg can") from None
@@ -176,11 +179,10 @@ class _Reader:
     def sound(self) -> Iterator[Samples]:
         """All of it, in parts of about a second: int16, shape (n,)."""
         import soundfile
-        import soxr
 
         sound = self._sound
         rate = sound.samplerate
-        resampler = soxr.ResampleStream(rate, RATE, 1, dtype="float32", quality="HQ") if rate != RATE else None
+        stream = resampler(rate) if rate != RATE else None
         frames = given = 0
         while True:
             try:
@@ -196,7 +198,7 @@ class _Reader:
             if frames > LONGEST_HOURS * 3600 * rate:
                 raise self._error(f"must be at most {LONGEST_HOURS} hours long", "cut it")
             mono = block.mean(axis=1, dtype=np.float32)
-            samples = self._int16(resampler.resample_chunk(mono) if resampler else mono)
+            samples = self._int16(stream.resample_chunk(mono) if stream else mono)
             given += len(samples)
             if len(samples):
                 yield samples
@@ -204,8 +206,8 @@ class _Reader:
         if (known and frames < sound.frames) or not frames:
             promised = f"its header promises {sound.frames / rate:.2f} s of sound" if known else "it promises sound"
             raise self._error(f"is truncated: {promised}, it holds {frames / rate:.2f} s", "get the whole file")
-        if resampler:
-            samples = self._int16(resampler.resample_chunk(np.empty(0, np.float32), last=True))
+        if stream:
+            samples = self._int16(stream.resample_chunk(np.empty(0, np.float32), last=True))
             given += len(samples)
             if len(samples):
                 yield samples
