@@ -44,7 +44,7 @@ turn
 turnrules guard
 endpoint wording states
 segments
-placement
+placement preflight
 desk
 receipts
 events
