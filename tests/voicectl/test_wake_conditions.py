@@ -165,6 +165,36 @@ def test_a_suggestion_at_the_lowest_judged_score_says_so() -> None:
     )
 
 
+# ── voices ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("phrase", ["jarvis", "hey kitchen"])
+def test_voices_that_never_train_say_the_phrase_with_and_without_a_hey(phrase: str) -> None:
+    voices = [f"voice {at}" for at in range(60)]
+    mine = {voice for voice in voices if voice_part(voice) == "test"}
+    lines = wake_conditions.voice_lines(phrase, voices)
+    texts = {name: {line.text for line in each} for name, each in lines.items()}
+    hey = {} if phrase.startswith("hey") else {"hey, by voices": {f"Hey {phrase}."}}
+    assert texts == {"by voices": {f"{phrase.capitalize()}."}} | hey
+    for each in lines.values():
+        assert {line.voice for line in each} == mine
+        assert len({line.name for line in each}) == len(each) == 2 * len(mine)
+
+
+def test_a_phrase_that_voices_say_is_heard_and_other_words_are_not(library: Library, tmp_path: Path) -> None:
+    """By the real stages; the parrot says the phrase for a plain "jarvis" alone."""
+    features = WakeFeatures(library.find("speech-embedding").files["model"])
+    found = wake_clips.Material((), (), features, tmp_path, lambda *_: None)
+    said = {"voices": wake_conditions.said_by_voices(found, "jarvis", Parrot("Jarvis."))}
+    head, second = library.find("jarvis").files["model"], wake_cascade.SecondStage(defaults(), library, "jarvis")
+    plain, after_hey = wake_conditions.recalls(head, said, defaults(), 0.9, second)
+    assert (plain.condition, after_hey.condition) == ("by voices", "hey, by voices")
+    for one, share in ((plain, 1.0), (after_hey, 0.0)):
+        assert one.stage1 and one.cascade
+        assert (one.stage1.value, one.cascade.value) == (share, share)
+    assert "none of which any head learnt from" in wake_report.plain("", [replace(figures(None), recalls=(plain,))])
+
+
 # ── near words ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -185,9 +215,10 @@ def test_fifty_near_words_by_five_voices_that_never_train(phrase: str) -> None:
 
 
 class Parrot:
-    """A voice that says the phrase itself for one word, and something else for every other."""
+    """A voice that says the phrase itself for one text, and something else for every other."""
 
-    def __init__(self) -> None:
+    def __init__(self, text: str) -> None:
+        self._text = text
         whole, _ = soundfile.read(SAMPLE, dtype="float32")
         self._phrase, self._talk = whole[slice(*PHRASE)], whole[slice(*TALK)]
 
@@ -195,7 +226,7 @@ class Parrot:
         return [f"voice {at}" for at in range(60)]
 
     def say(self, text: str, voice: str, speed: float = 1.0) -> tuple[Sound, int]:
-        return (self._phrase if text == "Travis." else self._talk), 16_000
+        return (self._phrase if text == self._text else self._talk), 16_000
 
 
 def test_the_table_has_a_rate_for_each_near_word(library: Library, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,7 +234,7 @@ def test_the_table_has_a_rate_for_each_near_word(library: Library, tmp_path: Pat
     monkeypatch.setattr(wake_conditions, "near_words", lambda _: ["harvest", "Travis"])
     features = WakeFeatures(library.find("speech-embedding").files["model"])
     found = wake_clips.Material((), (), features, tmp_path, lambda *_: None)
-    words, judged = wake_conditions.near_words_said(found, "jarvis", Parrot())
+    words, judged = wake_conditions.near_words_said(found, "jarvis", Parrot("Travis."))
     head, second = library.find("jarvis").files["model"], wake_cascade.SecondStage(defaults(), library, "jarvis")
     near = wake_conditions.near_woke(head, words, judged, defaults(), 0.9, second)
     assert near == (wake_report.NearWord("harvest", 5, 0, 0), wake_report.NearWord("Travis", 5, 5, 5))

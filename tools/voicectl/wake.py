@@ -40,6 +40,7 @@ def eval_arguments(one: argparse.ArgumentParser) -> None:
     one.add_argument("--levels", action="store_true", help="recall of the phrase at -40, -50 and -60 dBFS")
     one.add_argument("--music", action="store_true", help="recall over music, 0, 5 and 10 dB below the phrase")
     one.add_argument("--rooms", action="store_true", help="recall from 1, 3 and 5 m, simulated with the folder's room responses")
+    one.add_argument("--voices", action="store_true", help='recall of the phrase, and of it after a "hey", by voices that never train')
     one.add_argument("--near", action="store_true", help="how often near words wake, said by voices that never train")
     one.add_argument("--budget", metavar="X", type=float, help="false accepts an hour of the suggested threshold (default: 0.1)")
     one.add_argument("--boost", metavar="X", type=float, help="with --text: how far the search leans to its pieces (default: the daemon's)")
@@ -110,7 +111,7 @@ def _check(options: argparse.Namespace) -> None:
     budget = getattr(options, "budget", None)
     if budget is not None and not 0 <= budget < math.inf:
         raise UsageError("--budget", f"must be false accepts an hour from 0, got {budget:g}")
-    of_heads = [f"--{name}" for name in ("levels", "music", "rooms", "near") if getattr(options, name, False)]
+    of_heads = [f"--{name}" for name in ("levels", "music", "rooms", "voices", "near") if getattr(options, name, False)]
     if of_heads and getattr(options, "text", None):
         raise UsageError(of_heads[0], "measures heads, and --text has none", "leave one of them out")
     if options.reads_h < 0:
@@ -174,6 +175,8 @@ def _measured(options: argparse.Namespace, found: Material, heads: list[HeadFile
             if not next(iter(said.values())).clips:
                 raise InputError(str(options.data), f"has no recording of {head.phrase!r} in its test part", "give --recordings DIR")
             hard = wake_conditions.said_in_each(found, options.data / "manifest.jsonl", head.phrase, more, kinds, options.limit)
+            if getattr(options, "voices", False):
+                hard["voices"] = wake_conditions.said_by_voices(found, head.phrase, ready_voices())
             near = wake_conditions.near_words_said(found, head.phrase, ready_voices()) if getattr(options, "near", False) else None
         foreign = wake_clips.against(found, everything, others, head.phrase)
         second = None if head.compared or options.no_cascade else wake_cascade.SecondStage(settings, library, head.id)

@@ -1,4 +1,4 @@
-"""Where a phrase is hard to hear: spoken softly, over music, from across a room; and words that are nearly it.
+"""Where a phrase is hard to hear: spoken softly, over music, from across a room, after a "hey"; and words that are nearly it.
 
 What lives here: what is done to the phrase's recordings for each of these, and what the stages make of it at the threshold. What must not:
 the clips' cache (wake_clips.py), false accepts (wake_run.py), tables (wake_report.py).
@@ -47,6 +47,7 @@ _LONGEST_S = 1.0
 _VOICES = 5
 """That say each near word; none of them was heard by a head in training."""
 _SLOWEST, _FASTEST = 0.85, 1.2
+"""How fast they speak, 1 being as they do by themselves."""
 
 
 # ── arithmetic ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -140,6 +141,23 @@ def said_in_each(
     }
 
 
+def said_by_voices(found: Material, phrase: str, speaker: Speaks) -> dict[str, Judged]:
+    """The phrase, and the phrase after a "hey", by every voice that never trains. Raises FetchError, ModelError."""
+    lines = voice_lines(phrase, speaker.voices())
+    return {name: _played(found, f"{phrase} {name}", each, speaker) for name, each in lines.items()}
+
+
+def voice_lines(phrase: str, voices: Sequence[str]) -> dict[str, list[Line]]:
+    """By condition: each voice twice, slower and faster."""
+    texts = {"by voices": phrase} | ({} if phrase.startswith(("hey ", "hi ", "ok")) else {"hey, by voices": f"hey {phrase}"})
+    mine = [voice for voice in voices if voice_part(voice) == "test"]
+
+    def line(text: str, voice: str, slowest: float) -> Line:
+        return Line(f"{text.capitalize()}.", voice, round(slowest + 0.17 * draw(f"{text} {voice} {slowest}"), 2))
+
+    return {name: [line(text, voice, slowest) for voice in mine for slowest in (_SLOWEST, _FASTEST - 0.17)] for name, text in texts.items()}
+
+
 # ── what the stages hear ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -184,11 +202,16 @@ def _speed(name: str) -> float:
 def near_words_said(found: Material, phrase: str, speaker: Speaks) -> tuple[list[str], Judged]:
     """The word of each clip, and the clips."""
     words, lines = zip(*near_lines(phrase, speaker.voices()), strict=True)
-    sounds = {line.name: sound for line, sound in spoken(lines, speaker, found.cache / "voices", found.progress, f"near {phrase}")}
+    return list(words), _played(found, f"near {phrase}", lines, speaker)
+
+
+def _played(found: Material, what: str, lines: Sequence[Line], speaker: Speaks) -> Judged:
+    """Each line alone in a quiet room."""
+    sounds = {line.name: sound for line, sound in spoken(lines, speaker, found.cache / "voices", found.progress, what)}
     sayings = [Said(line.name, sounds[line.name], 0, len(sounds[line.name])) for line in lines]
-    clips = tuple(Clip(one.name, "near", 0, partial(_quiet_pcm, one)) for one in sayings)
+    clips = tuple(Clip(one.name, what, 0, partial(_quiet_pcm, one)) for one in sayings)
     played: Iterator[tuple[str, Sound]] = ((one.name, in_quiet(one)[0]) for one in sayings)
-    return list(words), Judged(clips, cached(found.cache, f"near {phrase}", list(sounds), lambda: listen(found.features, played)))
+    return Judged(clips, cached(found.cache, what, list(sounds), lambda: listen(found.features, played)))
 
 
 def _quiet_pcm(one: Said) -> Samples:

@@ -47,6 +47,7 @@ OF_KIND = {
     "music": "Music: as 10 dB and 0 dB, with music of the test part alone; added to the recording, not played in the room.",
     "rooms": "Metres are simulated: a measured response of a room (60 dB in 0.2 to 0.8 s; rooms have no test part, so training had these "
     "too), its direct sound falling with the distance, its reverberation not, both alike at 1 m; quiet at -70 dBFS around it.",
+    "voices": "Voices: neural ones, none of which any head learnt from, each twice at speeds of its own, in a quiet room.",
     "near": "Near words: each alone, by five voices that never train. A head may have learnt from other voices to leave the same words "
     "alone.",
 }
