@@ -16,6 +16,7 @@ MS = to_samples(1)
 LIMITS = {
     "token_threshold": -3.0,
     "token_silence_ms": 100,
+    "foreseen_silence_ms": 240,
     "silence_complete_ms": 450,
     "silence_ms": 700,
     "silence_open_ms": 1200,
@@ -42,6 +43,7 @@ UNSURE = replace(TOKEN, token_log_probability=-9.0)
 
 BORDERS = [
     (TOKEN, "end_token", CloseReason.END_TOKEN),
+    (replace(SPOKEN, since_speech=240 * MS, foreseen=-3.0), "foreseen_token", CloseReason.END_TOKEN),
     (replace(UNSURE, since_speech=450 * MS), "silence_complete", CloseReason.SILENCE),
     (replace(SPOKEN, since_speech=700 * MS), "silence", CloseReason.SILENCE),
     (replace(SPOKEN, since_speech=1200 * MS, ends_open=True), "silence_open", CloseReason.SILENCE),

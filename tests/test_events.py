@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from voiced import events
-from voiced.events import CloseReason, EndSign, Event, Fact, Final, Order, TextSource, decode, encode
+from voiced.events import CloseReason, EndSign, Event, Fact, Final, Order, TextSource
+from voiced.plain import decode, encode
 
 KINDS: list[type] = [kind for union in (Fact, Event, Order) for kind in typing.get_args(union)]
 

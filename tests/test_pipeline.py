@@ -408,6 +408,9 @@ class Listening:
         self.said.append(self._transducer.finish())
         return self.said[-1]
 
+    def foresee(self, first: int, samples: Samples) -> Words:
+        return self._transducer.foresee(first, samples)
+
     def reset(self) -> None:
         self._transducer.reset()
 
@@ -467,6 +470,20 @@ def test_the_end_token_stands_where_speech_ends(build: Build, sample: Samples) -
         near = [token - turn["speech_end"] for token in tokens if turn["phrase_end"] < token < turn["speech_end"] + 24_000]
         assert near
         assert all(-to_samples(200) <= after <= to_samples(700) for after in near)
+
+
+def test_foresight_ends_turns_sooner_and_costs_no_word(build: Build, sample: Samples) -> None:
+    """The recognizer need not hear the silence that it would wait a chunk and its look-ahead for."""
+    agreeing, _, _ = build(Agrees())
+    ahead = of(Endpoint, Feeder(agreeing).feed(sample))
+    agreeing, _, _ = build(Agrees())
+    agreeing.scribe.adopt(dataclasses.replace(agreeing.scribe.rules, turn=dataclasses.replace(agreeing.scribe.rules.turn, foresight=False)))
+    heard = of(Endpoint, Feeder(agreeing).feed(sample))
+    assert [endpoint.rule for endpoint in ahead] == ["foreseen_token"] * 2
+    assert "foreseen_token" not in [endpoint.rule for endpoint in heard]
+    assert [endpoint.text for endpoint in ahead] == [endpoint.text for endpoint in heard]
+    for sooner, later, turn in zip(ahead, heard, TRUTH["turns"], strict=True):
+        assert turn["speech_end"] < sooner.sample < later.sample
 
 
 def test_the_second_pass_gets_the_speech_and_may_answer_later(build: Build, sample: Samples) -> None:

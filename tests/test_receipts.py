@@ -23,8 +23,8 @@ from voiced.events import (
     TextSource,
     TurnClosed,
     Wake,
-    encode,
 )
+from voiced.plain import encode
 from voiced.receipts import Receipt, Rewriting, Stamps, Step, brief, from_lines, receipt, to_plain
 from voiced.units import RATE
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 from voiced import rewriter, wire
-from voiced.events import Rewritten, encode
+from voiced.events import Rewritten
 from voiced.fairqueue import Request
+from voiced.plain import encode
 from voiced.rewriter import Rewriter
 from voiced.settings import SecondPassSettings
 

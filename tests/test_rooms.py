@@ -25,11 +25,13 @@ daemon files
 command
 terminal
 bus
+lifeline
 systemd
 supervisor
+frontdesk
 publisher
 lanestate
-captures rewriter warmup ledger hearing probe reloading turnbook
+captures rewriter warmup ledger hearing probe reloading turnbook turnids
 statistics fairqueue
 children
 batch
@@ -41,12 +43,13 @@ ears spelling
 stages
 sources
 turn
-turnrules guard
+turnrules turnstate guard
 endpoint wording states
 segments
 placement preflight
 desk
 receipts
+plain
 events
 audio
 models

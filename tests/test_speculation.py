@@ -112,7 +112,7 @@ def test_speech_takes_a_likely_end_back(lane: Lane) -> None:
     assert lane.rewrites == []
     assert kinds(lane.windows(0.0, 2)) == [LikelyEnd]
     assert [order.attempt for order in lane.asked] == [1, 2]
-    assert counted(lane) == TurnStatistics(1, 2, 1, 2, 0, 1, 0)
+    assert counted(lane) == TurnStatistics(1, 2, 1, 2, 0, 0, 1, 0)
 
 
 def test_a_click_does_not(lane: Lane) -> None:
@@ -168,7 +168,7 @@ def test_the_final_comes_with_the_endpoint_where_its_answer_is_there(lane: Lane)
     assert (final.sample, final.text, final.source, final.attempt) == (told[0].sample, "Turn on.", TextSource.SECOND_PASS, 1)
     assert final.measured == {"second_pass_ms": 40.0}
     assert len(lane.asked) == 1
-    assert counted(lane) == TurnStatistics(1, 1, 0, 1, 1, 0, 0)
+    assert counted(lane) == TurnStatistics(1, 1, 0, 1, 0, 1, 0, 0)
 
 
 def test_it_waits_for_the_answer_where_it_is_not(lane: Lane) -> None:

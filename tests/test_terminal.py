@@ -17,7 +17,8 @@ from collections.abc import Callable, Iterator, Sequence
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from voiced.events import CloseReason, Endpoint, Event, Final, Partial, SpeechStarted, TextSource, TurnClosed, Wake, WakeRefused, decode
+from voiced.events import CloseReason, Endpoint, Event, Final, Partial, SpeechStarted, TextSource, TurnClosed, Wake, WakeRefused
+from voiced.plain import decode
 from voiced.terminal import Conversation, Output, Printer, json_line
 
 TURN: list[Event] = [

@@ -15,6 +15,7 @@ from voiced.events import (
     Event,
     Fact,
     FirstPass,
+    Foresee,
     LikelyEnd,
     OpenTurn,
     Resumed,
@@ -35,6 +36,7 @@ SECOND = RATE // HOP  # VAD windows, a quarter of one short of a second
 RULES = {
     "token_threshold": -3.0,
     "token_silence_ms": 100.0,
+    "foreseen_silence_ms": 240.0,
     "silence_complete_ms": 450.0,
     "silence_ms": 700.0,
     "silence_open_ms": 1200.0,
@@ -61,6 +63,7 @@ def turn_rules(end_token: bool = True, second_pass: bool = True, /, **rules: flo
         lead_pad_ms=100,
         tail_pad_ms=200,
         end_token=end_token,
+        foresight=True,
         open_ends=True,
         turn_detector=False,
         second_pass=second_pass,
@@ -85,6 +88,7 @@ class Lane:
         self.rewrites: list[Rewrite] = []
         self.asked: list[Rewrite] = []  # the dropped ones, too
         self.scores: list[ScoreTurn] = []
+        self.foresights: list[Foresee] = []
 
     def state(self) -> State:
         return self.heart.state
@@ -106,6 +110,8 @@ class Lane:
                 self.rewrites = [order for order in self.rewrites if (order.turn, order.attempt) != (item.turn, item.attempt)]
             elif isinstance(item, ScoreTurn):
                 self.scores.append(item)
+            elif isinstance(item, Foresee):
+                self.foresights.append(item)
             elif not isinstance(item, OpenTurn):
                 told.append(item)
         self.events += told

@@ -22,6 +22,8 @@ from .events import (
     Event,
     Final,
     FirstPass,
+    Foresee,
+    Foreseen,
     LikelyEnd,
     Order,
     Partial,
@@ -37,14 +39,13 @@ from .events import (
     Wake,
     WakeRefused,
     Words,
-    decode,
-    encode,
 )
 from .guard import Limits, is_crumb, letters, refusal
 from .journal import trace
 from .models import DEFAULT_IDS, Library, default_library
 from .phrases import TEXT_BOOST, TEXT_THRESHOLD, PhraseSettings, unsayable
 from .phrases import plain as phrase_words
+from .plain import decode, encode
 from .profiles import PROFILES, EndpointSettings, contradictions
 from .progress import bar
 from .receipts import from_lines as receipts_from_lines
@@ -111,11 +112,11 @@ else:
 __all__ = [
     "DEFAULT_IDS", "END_TOKEN", "HAND_OVER", "HARD_CAP_MS", "PHRASE_SAMPLES", "PROFILES", "RATE", "STREAMING", "TEXT_BOOST",
     "TEXT_THRESHOLD", "AudioFrame", "BusError", "Cancel", "Candidate", "Changed", "Client", "CloseReason", "CloseTurn", "Conversation",
-    "Crossing", "DropRewrite", "Endpoint", "EndpointSettings", "Event", "FetchError", "Final", "FirstPass", "Heard", "InputError",
-    "InternalError", "Library", "LikelyEnd", "Limits", "ModelError", "Order", "OutputError", "Partial", "Phrase", "PhraseSettings",
-    "Pieces", "Pipeline", "Port", "Presence", "Published", "Rewrite", "Rewritten", "Samples", "ScoreTurn", "SecondPass", "SegmentRules",
-    "Settings", "SpeechProbability", "Stop", "TextSource", "Transducer", "Trigger", "TurnClosed", "TurnDetector", "TurnMachine",
-    "TurnScore", "Unknown", "UsageError", "Vad", "Verdict", "VoicedError", "Wake", "WakeFeatures", "WakeRefused", "Words",
+    "Crossing", "DropRewrite", "Endpoint", "EndpointSettings", "Event", "FetchError", "Final", "FirstPass", "Foresee", "Foreseen", "Heard",
+    "InputError", "InternalError", "Library", "LikelyEnd", "Limits", "ModelError", "Order", "OutputError", "Partial", "Phrase",
+    "PhraseSettings", "Pieces", "Pipeline", "Port", "Presence", "Published", "Rewrite", "Rewritten", "Samples", "ScoreTurn", "SecondPass",
+    "SegmentRules", "Settings", "SpeechProbability", "Stop", "TextSource", "Transducer", "Trigger", "TurnClosed", "TurnDetector",
+    "TurnMachine", "TurnScore", "Unknown", "UsageError", "Vad", "Verdict", "VoicedError", "Wake", "WakeFeatures", "WakeRefused", "Words",
     "__version__", "bar", "contradictions", "decode", "default_library", "defaults", "encode", "find_bus", "find_config", "is_crumb",
     "json_line", "letters", "open_session", "parse_settings", "phrase_words", "pipeline", "plain_receipt", "prepare_output", "probe",
     "provider", "read_audio", "read_settings", "reader_gone", "receipts_from_lines", "refusal", "run_command", "runtime_directory",

@@ -258,6 +258,7 @@ def turn_rules(settings: Settings, lane: str = "") -> TurnRules:
         Endpointer(
             token_threshold=endpoint.token_threshold,
             token_silence_ms=endpoint.token_silence_ms,
+            foreseen_silence_ms=endpoint.foreseen_silence_ms,
             silence_complete_ms=endpoint.silence_complete_ms,
             silence_ms=endpoint.silence_ms,
             silence_open_ms=endpoint.silence_open_ms,
@@ -274,6 +275,7 @@ def turn_rules(settings: Settings, lane: str = "") -> TurnRules:
         lead_pad_ms=settings.second_pass.lead_pad_ms,
         tail_pad_ms=settings.second_pass.tail_pad_ms,
         end_token=settings.transducer.end_token,
+        foresight=endpoint.foresight,
         open_ends=endpoint.open_ends != "off",
         turn_detector=endpoint.turn_detector != "off",
         second_pass=has_second_pass(settings),

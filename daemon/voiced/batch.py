@@ -15,9 +15,9 @@ import numpy as np
 from . import assembly, wire
 from .audio import AudioFrame
 from .errors import InputError, VoicedError
-from .events import encode
 from .models import default_library
 from .pipeline import Pipeline
+from .plain import encode
 from .processes import fail, receive_job
 from .settings import from_plain
 from .sources.paced import TAIL_MS

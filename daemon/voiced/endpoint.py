@@ -39,6 +39,7 @@ class Counts:
     since_token        samples since the end token's frame; None without one, or when a word followed it
     speech_after_token samples from the token's frame to the end of the last speech
     token_log_probability  natural logarithm, at most 0
+    foreseen           logarithm of the probability of an end token that would come if silence went on; None: none would
     turn_score         a turn detector's probability that the turn is over, if no speech came after what it heard; else None
     """
 
@@ -51,6 +52,7 @@ class Counts:
     since_token: int | None = None
     speech_after_token: int = 0
     token_log_probability: float = 0.0
+    foreseen: float | None = None
     turn_score: float | None = None
 
 
@@ -59,8 +61,8 @@ class Decision:
     """Why a turn ends now (`reason` None: it goes on), and by how much.
 
     rule     the row that decided, "" where none did
-    margins  of each row that these counts could meet, `<row>_ms`: milliseconds beyond its limit, negative: still missing; of a token
-             and of a turn detector's score besides `token_log_probability` and `turn_score`: how far above the threshold
+    margins  of each row that these counts could meet, `<row>_ms`: milliseconds beyond its limit, negative: still missing; of a token,
+             of a foreseen one and of a turn detector's score besides `token_log_probability`, `foreseen` and `turn_score`: how far above the threshold
     """
 
     reason: CloseReason | None
@@ -75,6 +77,7 @@ class _Limits:
     token_threshold: float
     turn_detector_threshold: float
     token_silence: int
+    foreseen_silence: int
     silence_complete: int
     silence: int
     silence_open: int
@@ -118,6 +121,15 @@ def _end_token(c: Counts, limits: _Limits) -> int | None:
     return min(c.since_token, _silence(c)) - limits.token_silence
 
 
+def _foreseen(c: Counts, limits: _Limits) -> bool:
+    """The model would call this text complete once it had heard the silence that it has not heard yet."""
+    return c.foreseen is not None and c.foreseen >= limits.token_threshold and not c.ends_open and not c.speaking
+
+
+def _foreseen_token(c: Counts, limits: _Limits) -> int | None:
+    return _silence(c) - limits.foreseen_silence if _foreseen(c, limits) else None
+
+
 def _turn_detector(c: Counts, limits: _Limits) -> int | None:
     return 0 if _detected(c, limits) and not c.ends_open and not c.speaking else None
 
@@ -126,9 +138,9 @@ def _silent(row: str, c: Counts, limits: _Limits) -> int | None:
     if c.since_speech is None or not c.words:
         return None
     if c.ends_open:
-        wanted = "silence" if _token_stands(c, limits) or _detected(c, limits) else "silence_open"
+        wanted = "silence" if _token_stands(c, limits) or c.foreseen is not None or _detected(c, limits) else "silence_open"
     else:
-        wanted = "silence_complete" if _token_stands(c, limits) else "silence"
+        wanted = "silence_complete" if _token_stands(c, limits) or c.foreseen is not None else "silence"
     limit: int = getattr(limits, wanted)
     return c.since_speech - limit if row == wanted else None
 
@@ -156,6 +168,7 @@ class Rule:
 
 RULES = (
     Rule("end_token", CloseReason.END_TOKEN, _end_token),
+    Rule("foreseen_token", CloseReason.END_TOKEN, _foreseen_token),
     Rule("turn_detector", CloseReason.TURN_DETECTOR, _turn_detector),
     Rule("silence_complete", CloseReason.SILENCE, lambda c, limits: _silent("silence_complete", c, limits)),
     Rule("silence", CloseReason.SILENCE, lambda c, limits: _silent("silence", c, limits)),
@@ -178,6 +191,7 @@ class Endpointer:
         *,
         token_threshold: float,
         token_silence_ms: float,
+        foreseen_silence_ms: float,
         silence_complete_ms: float,
         silence_ms: float,
         silence_open_ms: float,
@@ -191,6 +205,7 @@ class Endpointer:
             token_threshold=token_threshold,
             turn_detector_threshold=turn_detector_threshold,
             token_silence=to_samples(token_silence_ms),
+            foreseen_silence=to_samples(foreseen_silence_ms),
             silence_complete=to_samples(silence_complete_ms),
             silence=to_samples(silence_ms),
             silence_open=to_samples(silence_open_ms),
@@ -206,6 +221,8 @@ class Endpointer:
         margins = {f"{name}_ms": to_ms(by) for name, by in beyond.items() if by is not None}
         if counts.since_token is not None:
             margins["token_log_probability"] = counts.token_log_probability - self._limits.token_threshold
+        if counts.foreseen is not None:
+            margins["foreseen"] = counts.foreseen - self._limits.token_threshold
         if counts.turn_score is not None:
             margins["turn_score"] = counts.turn_score - self._limits.turn_detector_threshold
         return Decision(met.reason, met.name, margins) if met else Decision(None, "", margins)

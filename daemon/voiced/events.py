@@ -2,18 +2,15 @@
 
 One small frozen record a fact, each with `sample`, the position (16 kHz, since the lane first started) at which it became
 true. Three kinds: *facts* go into the heart (from stages, from clients, from the world), *events* come out of it and are
-published, *orders* come out of it and are obeyed by pipeline.py. No behaviour lives here, and nothing that needs a clock.
-
-`encode` and `decode` turn any of them into a plain dict and back: the form that crosses processes and that --json prints.
+published, *orders* come out of it and are obeyed by pipeline.py. No behaviour lives here, and nothing that needs a clock. plain.py
+makes dicts of them.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import typing
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Union
+from typing import Union
 
 
 class CloseReason(Enum):
@@ -160,6 +157,21 @@ class TurnScore:
     turn: int
     last: int
     probability: float
+
+
+@dataclass(frozen=True, slots=True)
+class Foreseen:
+    """The recognizer answers a Foresee: what it would say if nothing but silence followed the sound before `last`.
+
+    end_token  its frame, which may lie ahead of `sample`; None where it would say none. `log_probability` is the token's
+    """
+
+    sample: int
+    turn: int
+    last: int
+    text: str
+    end_token: int | None = None
+    log_probability: float = 0.0
 
 
 # ── events: what comes out and is published ────────────────────────────────────────────────────────────────────────────
@@ -365,44 +377,16 @@ class ScoreTurn:
     last: int
 
 
-Fact = Union[Confirmed, Trigger, SpeechProbability, Words, Stop, Cancel, AudioLost, Shutdown, FirstPass, Rewritten, TurnScore]
+@dataclass(frozen=True, slots=True)
+class Foresee:
+    """Ask the recognizer what it would say if nothing but silence followed [first, last), and answer with Foreseen."""
+
+    sample: int
+    turn: int
+    first: int
+    last: int
+
+
+Fact = Union[Confirmed, Trigger, SpeechProbability, Words, Stop, Cancel, AudioLost, Shutdown, FirstPass, Rewritten, TurnScore, Foreseen]
 Event = Union[Wake, WakeRefused, NearMiss, SpeechStarted, Partial, LikelyEnd, Resumed, Endpoint, Final, TurnClosed]
-Order = Union[OpenTurn, CloseTurn, Rewrite, DropRewrite, ScoreTurn]
-
-_KINDS: dict[str, type] = {kind.__name__: kind for union in (Fact, Event, Order) for kind in typing.get_args(union)}
-
-
-def encode(record: Fact | Event | Order) -> dict[str, Any]:
-    """A flat dict of plain values, `event` first: `{"event": "Partial", "sample": 1, …}`."""
-    plain: dict[str, Any] = {"event": type(record).__name__}
-    for item in dataclasses.fields(record):
-        value = getattr(record, item.name)
-        plain[item.name] = value.value if isinstance(value, Enum) else list(value) if isinstance(value, tuple) else value
-    return plain
-
-
-def decode(plain: dict[str, Any]) -> Fact | Event | Order:
-    """The record that `encode` made this of; ValueError says what is unknown or missing."""
-    kind = _KINDS.get(str(plain.get("event")))
-    if kind is None:
-        raise ValueError(f"no such event: {plain.get('event')!r}")
-    values = {name: value for name, value in plain.items() if name != "event"}
-    try:
-        for name, wanted in _field_types(kind).items():
-            if name in values and isinstance(wanted, type) and issubclass(wanted, Enum):
-                values[name] = wanted(values[name])
-            elif name in values and typing.get_origin(wanted) is tuple:
-                values[name] = tuple(values[name])
-        record: Fact | Event | Order = kind(**values)
-    except TypeError as error:
-        raise ValueError(f"{kind.__name__}: {error}") from None
-    return record
-
-
-_TYPES: dict[type, dict[str, Any]] = {}
-
-
-def _field_types(kind: type) -> dict[str, Any]:
-    if kind not in _TYPES:
-        _TYPES[kind] = typing.get_type_hints(kind)
-    return _TYPES[kind]
+Order = Union[OpenTurn, CloseTurn, Rewrite, DropRewrite, ScoreTurn, Foresee]

@@ -16,7 +16,8 @@ from typing import Any
 from . import placement, wire
 from .children import ENVIRONMENT, ended
 from .errors import ModelError, VoicedError
-from .events import Wake, decode
+from .events import Wake
+from .plain import decode
 from .runtime_dir import runtime_directory
 from .settings import Settings, to_plain
 from .terminal import Conversation, json_line

@@ -26,6 +26,8 @@ from .events import (
     Event,
     Final,
     FirstPass,
+    Foresee,
+    Foreseen,
     NearMiss,
     OpenTurn,
     Order,
@@ -58,6 +60,7 @@ class TransducerStage(Protocol):
     def start(self, first: int) -> None: ...
     def step(self, samples: Samples) -> Words | None: ...
     def finish(self) -> Words: ...
+    def foresee(self, first: int, samples: Samples) -> Words: ...
     def reset(self) -> None: ...
 
 
@@ -271,6 +274,12 @@ class Scribe:
                     assert self._rules.turn_detector  # the machine asks for none where the rules have none
                     probability = self._rules.turn_detector.step(self._held(first, last))
                     todo.extend(self.machine.take(TurnScore(sample, turn, last, probability)))
+                case Foresee(sample=sample, turn=turn, first=first, last=last):
+                    first = max(first - HAND_OVER, self._ring.first)
+                    began = time.perf_counter_ns()
+                    words = self._transducer.foresee(first, self._held(first, last))
+                    self._transducer_ns += time.perf_counter_ns() - began
+                    todo.extend(self.machine.take(Foreseen(sample, turn, last, words.text, words.end_token, words.log_probability)))
                 case Endpoint():
                     self._measured[item.turn] = self._since(item.speech_end)
                     out.append(item)

@@ -19,9 +19,9 @@ import numpy as np
 
 from . import assembly, placement, wire
 from .errors import InternalError, VoicedError
-from .events import encode
 from .journal import trace
 from .models import Library, default_library
+from .plain import encode
 from .settings import Settings, from_plain
 
 PROBE_NICE = 5

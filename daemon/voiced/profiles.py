@@ -34,6 +34,13 @@ class EndpointSettings:
         -3.0, "Log-probability that an end token must have to count.", low=-30, high=0, unit="natural logarithm", live=True
     )
     token_silence_ms: float = _by_profile("Silence that must go with an end token.", 60.0, 100.0, 300.0, 1500.0, low=0, high=5000)
+    foresight: bool = knob(
+        True, "At a likely end the recognizer is asked what it would say if the silence went on, so that nobody waits for it to hear that.",
+        live=True,
+    )  # fmt: skip
+    foreseen_silence_ms: float = _by_profile(
+        "Silence that must go with an end token that is foreseen.", 160.0, 240.0, 500.0, 1500.0, low=32, high=5000
+    )
     silence_complete_ms: float = _by_profile(
         "Silence after speech that ends a turn whose text looks complete: a token came that does not count.",
         *(300.0, 450.0, 800.0, 1500.0), low=100, high=10_000,
@@ -60,6 +67,7 @@ class EndpointSettings:
 
 _ORDER = (
     ("token_silence_ms", "silence_complete_ms"),
+    ("foreseen_silence_ms", "silence_ms"),
     ("silence_complete_ms", "silence_ms"),
     ("silence_ms", "silence_open_ms"),
     ("silence_open_ms", "too_long_ms"),

@@ -42,8 +42,8 @@ from .events import (
     TurnClosed,
     Wake,
     WakeRefused,
-    decode,
 )
+from .plain import decode
 from .units import RATE, to_ms
 
 

@@ -20,8 +20,9 @@ from typing import Any
 from . import wire
 from .children import START_SECONDS, Backoff, Child
 from .desk import PlacementRow
-from .events import Rewritten, decode
+from .events import Rewritten
 from .fairqueue import FairQueue, Request
+from .plain import decode
 from .receipts import Rewriting, Step
 from .settings import SecondPassSettings
 

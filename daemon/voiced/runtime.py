@@ -39,12 +39,11 @@ from .events import (
     Stop,
     Trigger,
     TurnClosed,
-    decode,
-    encode,
 )
 from .journal import trace
 from .models import default_library
 from .pipeline import Rules, Scribe
+from .plain import decode, encode
 from .processes import fail, receive_job
 from .receipts import Stamps
 from .settings import Settings, from_plain

@@ -18,7 +18,8 @@ from contextlib import contextmanager, suppress
 from typing import Any, TextIO
 
 from .errors import OutputError
-from .events import Endpoint, Event, Final, Partial, SpeechStarted, TextSource, TurnClosed, Wake, WakeRefused, encode
+from .events import Endpoint, Event, Final, Partial, SpeechStarted, TextSource, TurnClosed, Wake, WakeRefused
+from .plain import encode
 from .units import to_ms
 
 _PLAIN, _DIM, _BOLD, _GREEN, _YELLOW, _CYAN = "", "2", "1", "32", "33", "36"

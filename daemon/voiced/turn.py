@@ -11,7 +11,7 @@ speaker goes on. Which attempt counts follows from sound and words alone: when a
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 
 from .endpoint import SCORE_MARKS_MS, Counts, Decision
 from .events import (
@@ -26,6 +26,8 @@ from .events import (
     Fact,
     Final,
     FirstPass,
+    Foresee,
+    Foreseen,
     LikelyEnd,
     OpenTurn,
     Order,
@@ -49,6 +51,7 @@ from .guard import Guard, Heard
 from .segments import Hysteresis
 from .states import Cue, State, next_state
 from .turnrules import TurnRules, TurnStatistics
+from .turnstate import Closing, Likely, Turn
 from .units import RATE, to_samples
 from .wording import Stable, ends_open
 
@@ -64,50 +67,9 @@ ATTEMPTS_LIMIT = 8
 """Rewrites that a turn may ask for before it closes: more pauses than a command has, and a dictation of half a minute decodes its
 own length eight times at the most. Later signs are told all the same."""
 
-
-@dataclass(slots=True)
-class _Likely:
-    """A likely end that nothing has taken back: the sound before `last` is all of the turn, and `attempt` (0: none) rewrites it."""
-
-    last: int
-    attempt: int
-    answer: Rewritten | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Closing:
-    """Where and why a turn closed."""
-
-    last: int
-    reason: CloseReason
-    decision: Decision
-
-
-@dataclass(slots=True)
-class _Turn:
-    """A turn until its final is out. Positions in samples.
-
-    run           where the burst of speech began that is going on
-    speech        samples of speech, the pauses between left out
-    attempts      rewrites asked for so far
-    marks, score  a turn detector's questions in the silence that goes on, and its last answer
-    asked         the attempt whose answer is the final; 0 before that is known
-    """
-
-    id: int
-    first: int
-    words: Words
-    stable: Stable
-    run: int | None = None
-    speech: int = 0
-    speech_first: int | None = None
-    speech_end: int | None = None
-    likely: _Likely | None = None
-    attempts: int = 0
-    marks: int = 0
-    score: float | None = None
-    closing: _Closing | None = None
-    asked: int = 0
+FORESIGHT_MS = 5000
+"""Sound that the recognizer hears once more when it is asked for what comes if silence goes on: a command whole, of a dictation the end, so
+that asking costs some 230 ms of one x86 core at the most (`voicectl asr eval` prints the real-time factor)."""
 
 
 class TurnMachine:
@@ -117,7 +79,7 @@ class TurnMachine:
         self._phrase_tail, self._word_late = to_samples(PHRASE_TAIL_MS), to_samples(WORD_LATE_MS)
         self._marks = tuple(to_samples(mark) for mark in SCORE_MARKS_MS)
         self._first_turn, self._turn_step = first_turn, turn_step
-        self._turn: _Turn | None = None
+        self._turn: Turn | None = None
         self.guard = Guard()
         self.adopt(rules)
         self.reset()
@@ -130,6 +92,7 @@ class TurnMachine:
         self._gate = Hysteresis(rules.vad_on, rules.vad_off)
         self._min_speech = to_samples(rules.min_speech_ms)
         self._lead_pad, self._tail_pad = to_samples(rules.lead_pad_ms), to_samples(rules.tail_pad_ms)
+        self._foresight = to_samples(FORESIGHT_MS)
 
     def reset(self) -> None:
         self._next_turn = self._first_turn
@@ -140,7 +103,7 @@ class TurnMachine:
         """Asleep, and positions begin anew; turn ids go on. What was open or pending is forgotten."""
         self.state = State.ASLEEP
         self._turn = None
-        self._pending: dict[int, _Turn] = {}
+        self._pending: dict[int, Turn] = {}
         self._now = 0
         self._heard = 0
 
@@ -170,6 +133,8 @@ class TurnMachine:
                 return self._words(fact)
             case TurnScore():
                 return self._scored(fact)
+            case Foreseen():
+                return self._foreseen(fact)
             case FirstPass():
                 return self._first_pass(fact)
             case Rewritten():
@@ -193,7 +158,7 @@ class TurnMachine:
         self.state = next_state(self.state, Cue.WAKE)
         if not asleep:
             return []
-        turn = _Turn(self._next_turn, first, Words(first, ""), Stable())
+        turn = Turn(self._next_turn, first, Words(first, ""), Stable())
         self._next_turn += self._turn_step
         self._tally["turns"] += 1
         self._turn = turn
@@ -245,29 +210,40 @@ class TurnMachine:
         turn.score = fact.probability
         return self._decide(turn)
 
-    def _decide(self, turn: _Turn) -> list[Event | Order]:
+    def _foreseen(self, fact: Foreseen) -> list[Event | Order]:
+        turn = self._turn
+        if turn is None or turn.id != fact.turn or turn.likely is None or turn.likely.sample != fact.last:
+            return []  # the speaker went on meanwhile
+        turn.likely.foreseen = fact
+        self._tally["foreseen"] += fact.end_token is not None
+        return self._decide(turn)
+
+    def _decide(self, turn: Turn) -> list[Event | Order]:
         counts = self._counts(turn)
         decision = self._endpointer.decide(counts)
         if decision.reason:
             return self._close(decision.reason, decision)
         return self._foresee(turn, counts) + self._ask_detector(turn, counts)
 
-    def _counts(self, turn: _Turn) -> Counts:
+    def _counts(self, turn: Turn) -> Counts:
         words, end, token = turn.words, turn.speech_end, turn.words.end_token
+        ahead = turn.likely.foreseen if turn.likely else None
+        text = ahead.text if ahead and ahead.text else words.text
         return Counts(
             since_start=self._now - turn.first,
             since_speech=None if end is None else 0 if self._gate.speaking else self._now - end,
             speaking=self._gate.speaking,
             speech=0 if end is None or turn.speech_first is None else end - turn.speech_first,
-            words=len(words.text.split()),
-            ends_open=self._rules.open_ends and ends_open(words.text),
+            words=len(text.split()),
+            ends_open=self._rules.open_ends and ends_open(text),
             since_token=None if token is None else self._now - token,
             speech_after_token=0 if token is None or end is None else max(0, end - token),
             token_log_probability=words.log_probability,
+            foreseen=ahead.log_probability if ahead and ahead.text and ahead.end_token is not None else None,
             turn_score=turn.score,
         )
 
-    def _ask_detector(self, turn: _Turn, counts: Counts) -> list[Event | Order]:
+    def _ask_detector(self, turn: Turn, counts: Counts) -> list[Event | Order]:
         silence = counts.since_speech or 0
         passed = sum(silence >= mark for mark in self._marks) if self._rules.turn_detector and not counts.speaking else 0
         if passed <= turn.marks:
@@ -275,22 +251,28 @@ class TurnMachine:
         turn.marks = passed
         return [ScoreTurn(self._now, turn.id, turn.first, self._now)]
 
-    # ── the rewrite before the end ─────────────────────────────────────────────────────────────────────────────────────
+    # ── before the end ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _foresee(self, turn: _Turn, counts: Counts) -> list[Event | Order]:
-        """At the first sign of an end: tells it, and begins to rewrite what was heard so far."""
+    def _foresee(self, turn: Turn, counts: Counts) -> list[Event | Order]:
+        """At the first sign of an end: tells it, begins to rewrite what was heard so far, and asks what silence would bring."""
         sign = None if turn.likely else self._endpointer.first_sign(counts)
         if sign is None:
             return []
         self._tally["likely_ends"] += 1
         if self._rules.second_pass and self._rules.speculative and turn.attempts < ATTEMPTS_LIMIT:
             order = self._rewrite(turn, self._now)
-            turn.likely = _Likely(order.last, order.attempt)
-            return [LikelyEnd(self._now, turn.id, sign, order.attempt), order]
-        turn.likely = _Likely(self._now, 0)
-        return [LikelyEnd(self._now, turn.id, sign)]
+            turn.likely = Likely(self._now, order.last, order.attempt)
+            done: list[Event | Order] = [LikelyEnd(self._now, turn.id, sign, order.attempt), order]
+        else:
+            turn.likely = Likely(self._now, self._now, 0)
+            done = [LikelyEnd(self._now, turn.id, sign)]
+        asks = self._rules.end_token and self._rules.foresight and counts.since_token is None and turn.foresights < ATTEMPTS_LIMIT
+        if asks and not counts.speaking:
+            turn.foresights += 1
+            done.append(Foresee(self._now, turn.id, max(turn.first, self._now - self._foresight), self._now))
+        return done
 
-    def _rewrite(self, turn: _Turn, now: int) -> Rewrite:
+    def _rewrite(self, turn: Turn, now: int) -> Rewrite:
         """Only the speech and a margin: silence costs time and tempts an encoder-decoder to invent words."""
         turn.attempts += 1
         self._tally["rewrites"] += 1
@@ -299,17 +281,17 @@ class TurnMachine:
         last = now if turn.speech_end is None else min(now, max(turn.speech_end, turn.words.last_word or 0) + self._tail_pad)
         return Rewrite(self._now, turn.id, turn.attempts, first, last)
 
-    def _holds(self, turn: _Turn, likely: _Likely) -> bool:
+    def _holds(self, turn: Turn, likely: Likely) -> bool:
         """Neither speech nor a word of the first pass follows it. Words come late: a text that changes is no word that follows."""
         return (turn.speech_end or 0) <= likely.last and (turn.words.last_word or 0) <= likely.last + self._word_late
 
-    def _resume(self, turn: _Turn) -> list[Event | Order]:
+    def _resume(self, turn: Turn) -> list[Event | Order]:
         if turn.likely is None or self._holds(turn, turn.likely):
             return []
         self._tally["resumed"] += 1
         return [Resumed(self._now, turn.id), *self._drop(turn)]
 
-    def _drop(self, turn: _Turn) -> list[Event | Order]:
+    def _drop(self, turn: Turn) -> list[Event | Order]:
         likely, turn.likely = turn.likely, None
         if likely is None or not likely.attempt:
             return []
@@ -331,7 +313,7 @@ class TurnMachine:
             turn.speech_first = turn.run if turn.speech_first is None else turn.speech_first
             turn.speech += last - max(turn.run, turn.speech_end or 0)
             turn.speech_end = last
-        turn.closing = _Closing(last, reason, decision or Decision(reason, "", {}))
+        turn.closing = Closing(last, reason, decision or Decision(reason, "", {}))
         self._pending[turn.id] = turn
         return [CloseTurn(self._now, turn.id, flush=True)]
 
@@ -375,7 +357,7 @@ class TurnMachine:
             turn.likely.answer = fact
         return []
 
-    def _finish(self, turn: _Turn, answer: Rewritten) -> list[Event | Order]:
+    def _finish(self, turn: Turn, answer: Rewritten) -> list[Event | Order]:
         del self._pending[turn.id]
         closing, first = turn.closing, turn.words
         assert closing is not None

@@ -15,6 +15,7 @@ class TurnRules:
     """How a turn is judged: all of the machine that a reload may change.
 
     end_token      an end token counts
+    foresight      and is asked for ahead of the silence that it needs
     open_ends      an English text that ends open is waited for
     turn_detector  there is one to be asked
     second_pass    finished turns are rewritten
@@ -30,6 +31,7 @@ class TurnRules:
     lead_pad_ms: float
     tail_pad_ms: float
     end_token: bool
+    foresight: bool
     open_ends: bool
     turn_detector: bool
     second_pass: bool
@@ -44,6 +46,8 @@ class TurnStatistics:
     resumed: int
     """Likely ends after which the speaker went on."""
     rewrites: int
+    foreseen: int
+    """End tokens that would come if silence went on."""
     speculated: int
     """Finals whose rewrite had begun before their turn closed."""
     wasted: int

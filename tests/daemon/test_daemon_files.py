@@ -19,8 +19,8 @@ from livedaemon import PATIENCE, Start, alive, descendants, environment, run
 from numpy.typing import NDArray
 from voiced import assembly
 from voiced.batch import until_idle
-from voiced.events import encode
 from voiced.models import Library
+from voiced.plain import encode
 from voiced.settings import Settings
 from voiced.sources.wavfile import WavSource
 from voiced.units import to_samples

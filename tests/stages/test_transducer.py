@@ -145,6 +145,41 @@ def test_long_dictation_goes_on_past_the_position_codes_wrap(transducer: Transdu
     assert 29 <= text.count(" in the ") <= 31
 
 
+# ── what would be said if silence followed ─────────────────────────────────────────────────────────────────────────────
+
+
+def test_it_foresees_what_it_says_once_it_has_heard_the_silence(transducer: Transducer, turn: list[Words], sample: Samples) -> None:
+    """Asked 100 ms after the end of speech: the words, and the token with its frame, which lies ahead."""
+    words = transducer.foresee(FIRST, sample[FIRST : SPEECH_END + 1600])
+    assert words.text == turn[-1].text
+    assert words.end_token is not None
+    assert turn[-1].end_token is not None
+    assert abs(words.end_token - turn[-1].end_token) <= 120 * 16
+    assert words.log_probability < 0
+
+
+def test_it_foresees_no_end_in_the_middle(transducer: Transducer, sample: Samples) -> None:
+    """ "turn on the": nothing is complete, however long the silence."""
+    assert transducer.foresee(FIRST, sample[FIRST : FIRST + 16_000]).end_token is None
+
+
+def test_an_open_turn_does_not_notice(transducer: Transducer, turn: list[Words], sample: Samples) -> None:
+    transducer.start(FIRST)
+    said = []
+    for at in range(FIRST, LAST, 512):
+        if at == FIRST + 512 * 40:
+            transducer.foresee(FIRST, sample[FIRST:at])
+        words = transducer.step(sample[at : min(at + 512, LAST)])
+        said += [words] if words else []
+    assert [*said, transducer.finish()] == turn
+
+
+def test_without_a_token_there_is_nothing_to_foresee(new_transducer: MakeTransducer, sample: Samples) -> None:
+    stage = new_transducer(end_token=False)
+    assert stage.foresee(FIRST, sample[FIRST:LAST]) == Words(LAST, "")
+    assert stage.statistics().chunks == 0
+
+
 def test_no_turn_no_words(transducer: Transducer, sample: Samples) -> None:
     transducer.reset()
     with pytest.raises(RuntimeError, match="no turn is open"):
@@ -169,7 +204,7 @@ def test_counts(new_transducer: MakeTransducer, sample: Samples) -> None:
     stage = new_transducer()
     decode(stage, FIRST, sample[FIRST:LAST], always(512))
     counted = stage.statistics()
-    assert (counted.turns, counted.samples) == (1, LAST - FIRST)
+    assert (counted.turns, counted.samples, counted.foreseen) == (1, LAST - FIRST, 0)
     assert counted.chunks in {(LAST - FIRST + stage.latency) // 5120 + extra for extra in (-1, 0, 1)}
 
 

@@ -17,7 +17,7 @@ from voicectl.trace import saved
 from voicectl.turns import row
 from voiced.api import InputError, UsageError
 from voiced.events import CloseReason, Endpoint, EndSign, Event, Final, LikelyEnd, Partial, SpeechStarted, TextSource, TurnClosed, Wake
-from voiced.events import encode as plain_event
+from voiced.plain import encode as plain_event
 
 EVENTS: tuple[Event, ...] = (
     Wake(20_000, 3, "jarvis", 16_000, 0.97, "sustained", {"stage1": 0.97, "stage1_threshold": 0.9}),

@@ -22,6 +22,7 @@ from xml.sax.saxutils import quoteattr
 
 from .. import events
 from ..desk import Published
+from ..plain import decode, encode
 from .connection import DAEMON, Value
 
 NAME = "org.voiced.Voice1"
@@ -264,7 +265,7 @@ SIGNATURES = {signal.name: signal.signature for signal in LANE.signals}
 
 def to_signal(published: Published) -> tuple[str, list[Any]]:
     """Member and body of the signal that publishes an event. What has no argument of its own goes into the details."""
-    plain = events.encode(published.event)
+    plain = encode(published.event)
     member = plain.pop("event")
     own = _own(member)
     body = [published.sequence, plain.pop("turn", 0), plain.pop("sample"), *(plain.pop(name) for name in own)]
@@ -283,13 +284,13 @@ def from_signal(lane: str, member: str, body: list[Any]) -> Published:
     plain = {**details, **dict(zip((*_COMMON[1:], *_own(member)), values, strict=False))}
     kind = getattr(events, member)
     known = {field.name for field in dataclasses.fields(kind)}
-    event = events.decode({"event": member, **{name: value for name, value in plain.items() if name in known}})
+    event = decode({"event": member, **{name: value for name, value in plain.items() if name in known}})
     return Published(lane, sequence, event, details.get("monotonic_us", 0), details.get("realtime_us", 0))  # type: ignore[arg-type]
 
 
 def to_decision(published: Published) -> dict[str, Value]:
     """What Explain gives of a wake, a refusal or a near miss: its fields, where and when, and how far stage 1 was from its threshold."""
-    plain = events.encode(published.event)
+    plain = encode(published.event)
     known = {"lane": published.lane, "sequence": published.sequence, **plain}
     known |= {"monotonic_us": published.monotonic_us, "realtime_us": published.realtime_us}
     if isinstance(published.event, events.NearMiss):

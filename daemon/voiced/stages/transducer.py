@@ -1,7 +1,8 @@
 """The first pass: words while they are spoken, and the token that says that the query is complete.
 
 What lives here: one stream a turn through a streaming transducer, its text, and where its end token stands. What must not:
-the decision that a turn is over (endpoint.py). A new stream each turn, because the models' position code wraps.
+the decision that a turn is over (endpoint.py). A new stream each turn, because the models' position code wraps, and one more for each
+question what would be said if silence followed (`foresee`): chunk and look-ahead are a long time to wait for silence.
 
 The model says </s> in the middle of its tokens. The text never shows it; a word after it takes it back, and the text goes
 on where it was.
@@ -27,6 +28,9 @@ from .sherpa import Hypothesis, Stream, StreamingEngine, position
 END_TOKEN = "</s>"
 _WORD_START = "▁"
 
+_AHEAD_MS = 480
+"""Silence that `foresee` lets a model hear, besides its tail: starter-en's end tokens stand 200 to 360 ms after the sound of an order."""
+
 _WARM_UP = 16_000
 """Samples of silence: three chunks and the tail of any model we know."""
 
@@ -37,6 +41,8 @@ class TransducerStatistics:
     samples: int
     chunks: int
     """Runs of the encoder."""
+    foreseen: int
+    """Samples that were heard once more to foresee."""
     taken_back: int
     """End tokens that a later word took back."""
 
@@ -76,9 +82,10 @@ class Transducer:
         self._end_token = end_token
         self._tail = np.zeros(to_samples(tail_ms), np.int16)
         self._lead_in = np.zeros(to_samples(lead_in_ms), np.int16)
+        self._ahead = np.zeros(to_samples(_AHEAD_MS + tail_ms), np.int16)
         self.latency = to_samples(chunk_ms + lookahead_ms)
         """Samples between a frame and the answer to it at the most, computing apart."""
-        self._turns = self._samples = self._chunks = self._taken_back = 0
+        self._turns = self._samples = self._chunks = self._taken_back = self._foreseen = 0
         self.reset()
 
     def reset(self) -> None:
@@ -128,6 +135,15 @@ class Transducer:
         self.reset()
         return replace(words, sample=self._end, heard=self._end)
 
+    def foresee(self, first: int, samples: Samples) -> Words:
+        """What it would say of int16 (n,), which begins at position `first`, if nothing but silence followed. An open turn does not notice."""
+        if not self._end_token:
+            return Words(first + len(samples), "")
+        stream = self._engine.stream()
+        self._chunks += stream.accept(np.concatenate([self._lead_in, samples, self._ahead])) + stream.finish()
+        self._foreseen += len(samples)
+        return self._words_of(stream.hypothesis(), first - len(self._lead_in), first + len(samples))
+
     def _open(self) -> tuple[Stream, Words]:
         if self._stream is None or self._words is None:
             raise RuntimeError("Transducer: no turn is open; call start first")
@@ -135,28 +151,33 @@ class Transducer:
 
     def _changed(self, hypothesis: Hypothesis) -> Words | None:
         _, before = self._open()
-        text = read(hypothesis.tokens, END_TOKEN if self._end_token else None)
-        token = None if text.end_token is None else self._position(hypothesis, text.end_token)
-        if (text.text, token) == (before.text, before.end_token):
+        words = self._words_of(hypothesis, self._first, self._end)
+        if (words.text, words.end_token) == (before.text, before.end_token):
             return None
-        self._taken_back += before.end_token is not None and token != before.end_token
-        self._words = Words(
-            self._end,
-            text.text,
-            token,
-            0.0 if text.end_token is None else hypothesis.log_probabilities[text.end_token],
-            last_word=self._position(hypothesis, text.pieces[-1]) if text.pieces else None,
-            heard=min(self._end, self._first + self._decoded * self._chunk),
-            word_first=tuple(self._position(hypothesis, at) for at in text.words),
-            confidence=confidence([hypothesis.log_probabilities[at] for at in text.pieces]),
-        )
+        self._taken_back += before.end_token is not None and words.end_token != before.end_token
+        self._words = replace(words, heard=min(self._end, self._first + self._decoded * self._chunk))
         return self._words
 
-    def _position(self, hypothesis: Hypothesis, at: int) -> int:
-        return position(self._first, hypothesis.seconds[at], self._frame_ms)
+    def _words_of(self, hypothesis: Hypothesis, first: int, end: int) -> Words:
+        """A stream whose sound is that of [first, end)."""
+        text = read(hypothesis.tokens, END_TOKEN if self._end_token else None)
+
+        def place(at: int) -> int:
+            return position(first, hypothesis.seconds[at], self._frame_ms)
+
+        return Words(
+            end,
+            text.text,
+            None if text.end_token is None else place(text.end_token),
+            0.0 if text.end_token is None else hypothesis.log_probabilities[text.end_token],
+            last_word=place(text.pieces[-1]) if text.pieces else None,
+            heard=end,
+            word_first=tuple(place(at) for at in text.words),
+            confidence=confidence([hypothesis.log_probabilities[at] for at in text.pieces]),
+        )
 
     def statistics(self) -> TransducerStatistics:
-        return TransducerStatistics(self._turns, self._samples, self._chunks, self._taken_back)
+        return TransducerStatistics(self._turns, self._samples, self._chunks, self._foreseen, self._taken_back)
 
 
 @dataclass(frozen=True, slots=True)

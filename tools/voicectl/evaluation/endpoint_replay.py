@@ -18,6 +18,8 @@ from voiced.api import (
     Event,
     Final,
     FirstPass,
+    Foresee,
+    Foreseen,
     LikelyEnd,
     Order,
     Rewrite,
@@ -91,6 +93,7 @@ class _Turn:
         self.rewrites: dict[int, tuple[int, float]] = {}  # attempt → asked at, computing
         self.wasted = 0
         self.score_ms = 0.0
+        self.foreseen = 0, 0.0  # asked at, computing
         self.closed = 0
 
     def take(self, fact: Trigger | SpeechProbability | Words | Stop) -> bool:
@@ -115,10 +118,18 @@ class _Turn:
                     answer = self._library.score(self._tape, self._query.samples, item.first, item.last)
                     self.score_ms = answer.compute_ms
                     todo.extend(self._machine.take(TurnScore(item.sample, item.turn, item.last, answer.value)))
+                case Foresee():
+                    self._foresee(item, todo)
                 case Endpoint() | Final() | TurnClosed() | LikelyEnd():
                     self.events.append(item)
                 case _:
                     pass
+
+    def _foresee(self, order: Foresee, todo: deque[Event | Order]) -> None:
+        words, ms = self._library.foresee(self._tape, self._query.samples, max(order.first - HAND_OVER, 0), order.last)
+        self.foreseen = order.sample, ms
+        answer = Foreseen(order.sample, order.turn, order.last, words.text, words.end_token, words.log_probability)
+        todo.extend(self._machine.take(answer))
 
     def _first_pass(self, order: CloseTurn) -> FirstPass:
         # without texts: whether it has any is all that the machine asks
@@ -149,7 +160,10 @@ def replay(settings: Settings, library: Library, query: Query, tape: Tape, *, te
     computed = tape.steps_ms.get(turn.closed, 0.0) + tape.flush_ms
     if closed.reason.value == "turn detector":
         computed += turn.score_ms
-    endpoint_ms = since_end + computed
+    asked_at, foresee_ms = turn.foreseen
+    # the recognizer has one thread: what it was asked last may still be computing
+    foreseen_ms = to_ms(asked_at - query.end) + tape.steps_ms.get(asked_at, 0.0) + foresee_ms if foresee_ms else since_end
+    endpoint_ms = max(since_end, foreseen_ms) + computed
     final_ms = endpoint_ms
     if final and final.attempt in turn.rewrites:
         asked, compute_ms = turn.rewrites[final.attempt]

@@ -26,7 +26,7 @@ FIRST = 1280
 BEGIN = FIRST - HAND_OVER
 """From where the recognizers listen."""
 
-_FORM = 4
+_FORM = 5
 """Of the files on disk; another one is computed anew."""
 
 
@@ -54,6 +54,7 @@ class Tape:
     whole: Words
     flush_ms: float
     first_passes: dict[int, Answer] = field(default_factory=dict)
+    foresights: dict[tuple[int, int], Answer] = field(default_factory=dict)
     second_passes: dict[tuple[int, int], Answer] = field(default_factory=dict)
     scores: dict[tuple[int, int], Answer] = field(default_factory=dict)
 
@@ -168,9 +169,16 @@ class Library:
             for at in range(BEGIN - BEGIN % VAD_HOP, last, VAD_HOP):
                 stage.step(samples[max(at, BEGIN) : min(at + VAD_HOP, last)])
             tape.first_passes[last] = Answer(encode(stage.finish()), _ms_since(began))
-        words = decode(tape.first_passes[last].value)
-        assert isinstance(words, Words)
-        return words
+        return _words(tape.first_passes[last].value)
+
+    def foresee(self, tape: Tape, samples: Samples, first: int, last: int) -> tuple[Words, float]:
+        """What the recognizer would say if nothing but silence followed [first, last), and the processor time of that."""
+        if (first, last) not in tape.foresights:
+            began = time.process_time()
+            words = self.stages.transducer.foresee(first, samples[first:last])
+            tape.foresights[first, last] = Answer(encode(words), _ms_since(began))
+        answer = tape.foresights[first, last]
+        return _words(answer.value), answer.compute_ms
 
     def second_pass(self, tape: Tape, samples: Samples, first: int, last: int) -> Answer:
         """Its text of [first, last)."""
@@ -207,6 +215,7 @@ def _plain(tape: Tape) -> dict[str, Any]:
         "whole": encode(tape.whole),
         "flush_ms": tape.flush_ms,
         "first_passes": [[last, answer.value, answer.compute_ms] for last, answer in tape.first_passes.items()],
+        "foresights": [[*span, answer.value, answer.compute_ms] for span, answer in tape.foresights.items()],
         "second_passes": [[*span, answer.value, answer.compute_ms] for span, answer in tape.second_passes.items()],
         "scores": [[*span, answer.value, answer.compute_ms] for span, answer in tape.scores.items()],
     }
@@ -226,6 +235,7 @@ def _read(plain: Mapping[str, Any], answers: Mapping[str, str]) -> Tape:
         _words(plain["whole"]),
         float(plain["flush_ms"]),
         {int(last): Answer(value, float(ms)) for last, value, ms in plain["first_passes"]},
+        {(int(first), int(last)): Answer(value, float(ms)) for first, last, value, ms in plain["foresights"]},
         {(int(first), int(last)): Answer(str(value), float(ms)) for first, last, value, ms in kept["second_passes"]},
         {(int(first), int(last)): Answer(float(value), float(ms)) for first, last, value, ms in kept["scores"]},
     )
