@@ -8,8 +8,10 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import select
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -50,7 +52,9 @@ def environment(runtime: Path, base: Mapping[str, str] = os.environ, **more: str
         "DISPLAY",
         "JOURNAL_STREAM",
         "NOTIFY_SOCKET",
+        "WATCHDOG_",
         "RUNTIME_DIRECTORY",
+        "STATE_DIRECTORY",
         "VOICED_",
     )
     env = {key: value for key, value in base.items() if not key.startswith(foreign)}
@@ -164,6 +168,41 @@ class Process:
             for pid in left:  # stopped ones, too
                 if alive(pid):
                     os.kill(pid, signal.SIGKILL)
+
+
+class ServiceManager:
+    """systemd's end of the notify protocol. `told` are the datagrams so far, each with the CLOCK_MONOTONIC seconds at which it was read."""
+
+    def __init__(self, path: Path) -> None:
+        self._sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._sock.bind(str(path))
+        self._sock.settimeout(PATIENCE)
+        self.path = path
+        self.told: list[tuple[float, list[str]]] = []
+
+    def env(self, watchdog_s: float = 0) -> dict[str, str]:
+        return {"NOTIFY_SOCKET": str(self.path)} | ({"WATCHDOG_USEC": str(round(watchdog_s * 1e6))} if watchdog_s else {})
+
+    def next(self, *wanted: str) -> list[str]:
+        """The lines of the next datagram that begins so ("READY=1"); without: but status, watchdog and more time."""
+        while True:
+            try:
+                lines = self._sock.recv(4096).decode().splitlines()
+            except TimeoutError:
+                pytest.fail(f"waited {PATIENCE} s for {wanted}; told: {self.told}")
+            self.told.append((time.monotonic(), lines))
+            if lines[0].startswith(wanted) if wanted else not lines[0].startswith(("STATUS=", "WATCHDOG=", "EXTEND_TIMEOUT_USEC=")):
+                return lines
+
+    def drain(self) -> list[tuple[float, list[str]]]:
+        """What has been told and was not read yet."""
+        first = len(self.told)
+        while select.select([self._sock], [], [], 0)[0]:
+            self.told.append((time.monotonic(), self._sock.recv(4096).decode().splitlines()))
+        return self.told[first:]
+
+    def close(self) -> None:
+        self._sock.close()
 
 
 class Listener:

@@ -13,7 +13,7 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,17 +22,23 @@ from . import __version__, placement
 from .bus.address import entries, is_system, session_address
 from .bus.private import find_bus, start_private_bus
 from .bus.service import Service
-from .desk import News, PlacementRow, Published, Reloaded, Reloading
+from .desk import News, PlacementRow, Published, Reloaded
 from .errors import BusError, ConfigError, InputError, InternalError, UsageError, VoicedError
+from .journal import is_journal
 from .knobs import fits, rows
+from .lifeline import Lifeline
 from .runtime_dir import runtime_directory
 from .settings import BusSettings, LaneSettings, Settings, find_config, read
 from .spelling import unspellable
 from .supervisor import Supervisor
 from .systemd import Notifier
 from .terminal import Printer, own_output
+from .turnids import TurnIds, state_folder
 
 log = logging.getLogger("voiced")
+
+BUS_PATIENCE_S = 60.0
+"""A service may be begun before its bus; somebody at a terminal is told at once that there is none."""
 
 
 def run_daemon(settings: Settings, options: argparse.Namespace, files: Sequence[Path]) -> int:
@@ -76,9 +82,10 @@ async def _run(
     row: PlacementRow,
     until_files_end: bool,
 ) -> int:
-    notifier = Notifier()
-    supervisor = Supervisor(settings, directory, version=__version__, row=row, read=reread)
-    supervisor.listen(_heed_reloads(supervisor, notifier, terminal=until_files_end or options.show))
+    supervisor = Supervisor(settings, directory, version=__version__, row=row, read=reread, ids=TurnIds(state_folder(os.environ)))
+    lifeline = Lifeline(Notifier(), lambda: supervisor.snapshot().lanes, supervisor.deaf)
+    supervisor.desk.listen(lifeline.news)
+    supervisor.desk.listen(_heed_level(supervisor, terminal=until_files_end or options.show))
     loop = asyncio.get_running_loop()
     told = asyncio.Event()
     printer = None
@@ -88,12 +95,13 @@ async def _run(
             printer = Printer(own_output(), as_json=options.json, several=several, on_end=lambda: loop.call_soon_threadsafe(told.set))
             stack.callback(_close, printer)
             _show(supervisor, printer)
+        _beside(stack, lifeline.run())
         # the name first: a second daemon is told at once, and clients see `starting` instead of nothing
-        address, private, serving = await _start_bus(stack, supervisor, settings, options, optional=until_files_end)
+        address, private, serving = await _start_bus(stack, supervisor, settings, options, lifeline, optional=until_files_end)
         if serving:
             serving.add_done_callback(lambda _: told.set())
         stack.push_async_callback(supervisor.close)
-        stack.callback(notifier.stopping)
+        stack.callback(lifeline.stopping)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, told.set)
         loop.add_signal_handler(signal.SIGHUP, _hang_up(told, supervisor))
@@ -105,7 +113,7 @@ async def _run(
                 printer.say(f"In a second terminal, `{beside} watch` shows the same from {where}.")
         await _first(told.wait(), supervisor.start())
         if not told.is_set():
-            notifier.ready("listening")
+            lifeline.ready()
             log.info("ready")
             ended = asyncio.ensure_future(supervisor.ended())
             await _first(told.wait(), ended)
@@ -136,19 +144,26 @@ def _hang_up(told: asyncio.Event, supervisor: Supervisor) -> Callable[[], None]:
     return reload_soon
 
 
-def _heed_reloads(supervisor: Supervisor, notifier: Notifier, *, terminal: bool) -> Callable[[News], None]:
-    """What becomes of a reload in this process itself: the service manager is told, and the log has its new level."""
+def _heed_level(supervisor: Supervisor, *, terminal: bool) -> Callable[[News], None]:
+    """The log has its new level after a reload."""
 
     def news(item: News) -> None:
-        match item:
-            case Reloading():
-                notifier.reloading()
-            case Reloaded(mistakes=mistakes, restart=restart):
-                set_level(supervisor.settings.log.level, terminal=terminal)
-                waits = f"; takes effect at the next start: {', '.join(restart)}" if restart else ""
-                notifier.ready(f"listening; the settings stay as they were: {mistakes[0]}" if mistakes else f"listening{waits}")
+        if isinstance(item, Reloaded):
+            set_level(supervisor.settings.log.level, terminal=terminal)
 
     return news
+
+
+def _beside(stack: contextlib.AsyncExitStack, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    """Runs it as long as the daemon."""
+    task = asyncio.create_task(work)
+
+    async def stop() -> None:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    stack.push_async_callback(stop)
+    return task
 
 
 async def _first(*waits: Any) -> None:
@@ -163,7 +178,13 @@ async def _first(*waits: Any) -> None:
 
 
 async def _start_bus(
-    stack: contextlib.AsyncExitStack, supervisor: Supervisor, settings: Settings, options: argparse.Namespace, *, optional: bool
+    stack: contextlib.AsyncExitStack,
+    supervisor: Supervisor,
+    settings: Settings,
+    options: argparse.Namespace,
+    lifeline: Lifeline,
+    *,
+    optional: bool,
 ) -> tuple[str, bool, asyncio.Task[None] | None]:
     """Connects and serves; returns the address, whether that bus is our own, and what serves ("" and None where a demonstration goes
     on without a bus)."""
@@ -181,8 +202,9 @@ async def _start_bus(
             private = start_private_bus()
             stack.callback(private.close)
             address, revive = private.address, private.ensure
-        service = Service(supervisor, address, library=settings.bus.library, unicast=is_system(address), revive=revive)
-        await service.start()
+        service = Service(supervisor.desk, address, library=settings.bus.library, unicast=is_system(address), revive=revive)
+        patience_s = BUS_PATIENCE_S if lifeline.listened_to and not revive else 0.0
+        await service.start(patience_s, on_wait=lambda: lifeline.waiting("waiting for the bus"))
     except BusError as error:
         if not optional or error.exit_code == UsageError.exit_code:
             raise
@@ -190,14 +212,7 @@ async def _start_bus(
         return "", False, None
     if revive is not None:
         log.info("no session bus here: a private one is at %s, where voicectl finds it", address)
-    serving = asyncio.create_task(service.run())
-
-    async def stop() -> None:
-        serving.cancel()
-        await asyncio.gather(serving, return_exceptions=True)
-
-    stack.push_async_callback(stop)
-    return address, revive is not None, serving
+    return address, revive is not None, _beside(stack, service.run())
 
 
 def wanted_bus(options: argparse.Namespace, settings: BusSettings) -> str | None:
@@ -211,7 +226,7 @@ def _show(supervisor: Supervisor, printer: Printer) -> None:
         if isinstance(item, Published):
             printer.show(item.event, item.lane)
 
-    supervisor.listen(news)
+    supervisor.desk.listen(news)
 
 
 def _close(printer: Printer) -> None:
@@ -232,7 +247,7 @@ class _Journal(logging.Formatter):
 def start_log(level: str, *, terminal: bool) -> None:
     """One line an entry on stderr. `terminal`: where the conversation is shown; it gets warnings only, as any command's."""
     handler = logging.StreamHandler()
-    if "JOURNAL_STREAM" in os.environ:
+    if is_journal():
         handler.setFormatter(_Journal("%(message)s"))
     elif terminal:
         handler.setFormatter(logging.Formatter("voiced: %(message)s"))

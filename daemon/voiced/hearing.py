@@ -28,7 +28,7 @@ class Hearing:
     """
 
     def __init__(self, patience_s: float) -> None:
-        self._patience_s = patience_s
+        self.patience_s = patience_s
         self._expected = False
         self._beat = 0.0
         self._listened = self._came = (0, 0.0)  # how far, and when that was new: position heard; blocks received
@@ -59,6 +59,6 @@ class Hearing:
         """As of the last beat: of a lane that does not beat nothing is known."""
         if self._beat - self._taken[1] >= SCRIBE_PATIENCE_S:
             return Verdict.NO_SCRIBE
-        if not self._expected or self._beat - self._listened[1] < self._patience_s:
+        if not self._expected or self._beat - self._listened[1] < self.patience_s:
             return Verdict.HEARS
-        return Verdict.NO_SOUND if self._beat - self._came[1] >= self._patience_s else Verdict.NO_EAR
+        return Verdict.NO_SOUND if self._beat - self._came[1] >= self.patience_s else Verdict.NO_EAR

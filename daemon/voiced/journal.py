@@ -10,7 +10,16 @@ import os
 import traceback
 
 
+def is_journal(fd: int = 2) -> bool:
+    """Whether what is written there goes to the journal: systemd says which file that is, and a shell may have put another in its place."""
+    try:
+        there = os.fstat(fd)
+    except OSError:
+        return False
+    return os.environ.get("JOURNAL_STREAM") == f"{there.st_dev}:{there.st_ino}"
+
+
 def trace() -> None:
     """The traceback of the exception that is being handled, on stderr."""
-    if "JOURNAL_STREAM" in os.environ or os.environ.get("VOICED_TRACE"):
+    if is_journal() or os.environ.get("VOICED_TRACE"):
         traceback.print_exc()

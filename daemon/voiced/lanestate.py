@@ -15,11 +15,17 @@ from typing import Any
 from .children import Backoff, Child
 from .desk import LaneView, PlacementRow
 from .errors import DeviceError, InternalError
-from .hearing import Hearing
+from .hearing import Hearing, Verdict
 from .ledger import Ledger
 from .settings import LaneSettings
 
 TRIGGER_SECONDS = 2.0
+
+RECOVERY_SECONDS = 150.0
+"""A pause between two tries, a process that loads for a minute, a device that takes as long to open: what is not back by then is lost."""
+
+ABSENT = ("no_device", "stalled")
+"""Healths of a source that say: its capture process knows that there is no sound, and opens the device again and again."""
 
 
 @dataclass(slots=True)
@@ -39,6 +45,8 @@ class LaneState:
     sequence: int = 0
     position: int = 0
     position_at: float = field(default_factory=time.monotonic)
+    advanced_at: float = field(default_factory=time.monotonic)  # it heard something new
+    lost_at: float = field(default_factory=time.monotonic)  # its sound or its process was last missing from then on
     rows: tuple[PlacementRow, ...] = ()
     triggered: dict[int, asyncio.Future[int]] = field(default_factory=dict)
     ended: bool = False
@@ -57,9 +65,43 @@ class LaneState:
             return "restarting" if self.sequence or self.told else "starting"
         return "muted" if self.muted else self.source_health
 
+    def beat(self, position: int, now: float) -> None:
+        """Its process says how far it has heard; `now` in seconds of CLOCK_MONOTONIC."""
+        if position != self.position:
+            self.advanced_at = now
+        self.position, self.position_at = position, now
+
+    def hears(self, now: float) -> None:
+        """The first sound of its source has come."""
+        self.source_health, self.reason, self.advanced_at = "ok", "", now
+
+    def lost(self, now: float) -> None:
+        """Its process has ended: what it waits for is another, and then sound; how long it has waited already is kept."""
+        if self.source_health != "starting":
+            self.lost_at = now
+        self.child, self.ready, self.rows, self.source_health = None, False, (), "starting"
+
+    def deaf(self, now: float) -> str:
+        """Why nobody should believe that it hears, "" where it does or is not expected to: it is muted, its device is known to be away,
+        or it is being begun again."""
+        if self.muted or self.ended or (self.ready and self.source_health in ABSENT):
+            return ""
+        if not self.ready or self.source_health == "starting":
+            waited = now - self.lost_at
+            return "" if waited < RECOVERY_SECONDS else f"it has been without sound for {waited:.0f} s"
+        silent = now - self.advanced_at
+        if silent >= self.hearing.patience_s:
+            return f"nothing was heard for {silent:.0f} s"
+        verdict = self.hearing.judge()
+        return "" if verdict is Verdict.HEARS else verdict.value
+
     def view(self) -> LaneView:
         """As the outside sees it."""
         return LaneView(self.settings.name, self.state, self.health, self.muted, self.phrases, self.settings.source, self.turn, self.reason)
+
+    def send(self, body: dict[str, Any]) -> bool:
+        """To its process; False where it has none, or one that does not read."""
+        return self.child is not None and self.child.send(body)
 
     async def trigger(self, token: int) -> int:
         """Has its process open a turn; the id. DeviceError: it hears nothing; InternalError: it does not do it."""

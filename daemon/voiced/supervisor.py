@@ -1,7 +1,7 @@
 """The main process's heart: starts, watches and begins again the capture, lane and second-pass processes.
 
 What lives here: which process there must be, what becomes of a turn whose process died, the order of starting and ending, and who
-gets settings that were read anew. What must not: D-Bus (bus/ stands before the Desk that this is), sound, NumPy, models.
+gets settings that were read anew. What must not: D-Bus (bus/ stands before the desk), sound, NumPy, models.
 
 A crash costs its process alone. A lane's death closes its open turn here, with the reason `restarted` and the text that was
 known; a second pass's death fails the turn it was at, whose first-pass text becomes final; a capture's death is lost audio.
@@ -10,11 +10,10 @@ known; a second pass's death fails the turn it was at, whose first-pass text bec
 from __future__ import annotations
 
 import asyncio
-import itertools
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -22,27 +21,27 @@ from typing import Any, cast
 from . import wire
 from .captures import Captures
 from .children import START_SECONDS, Child, Timers, wait_ended
-from .desk import News, PlacementRow, Published, Snapshot
+from .desk import PlacementRow, Snapshot
 from .errors import ModelError, VoicedError
-from .events import CloseReason, Event, Rewritten, decode, encode
+from .events import CloseReason, Event, Rewritten, Wake
 from .fairqueue import Request
+from .frontdesk import FrontDesk
 from .hearing import Hearing, Verdict
 from .lanestate import LaneState
 from .ledger import Ledger
+from .plain import decode, encode
 from .probe import probe
 from .publisher import Publisher
-from .receipts import Receipt, Stamps
+from .receipts import Stamps
 from .reloading import Reloader, spotted
 from .rewriter import Rewriter
 from .settings import Settings, has_second_pass, roles, to_plain
 from .statistics import Statistics
+from .turnids import LANE_SLOTS, TurnIds
 from .units import RATE
 from .warmup import WarmUp
 
 log = logging.getLogger("voiced")
-
-LANE_SLOTS = 8
-"""Lanes at the most; turn ids of a lane step by it, so that two lanes never give the same."""
 
 HUNG_SECONDS = 10.0
 """A lane beats every half second from a thread that does nothing else: silent for so long it is stopped or stuck."""
@@ -63,21 +62,24 @@ SECOND_PASS = "second-pass"
 
 
 class Supervisor:
-    """Implements desk.Desk. All of it runs in one event loop; `start` makes the processes, `close` ends them.
+    """All of it runs in one event loop; `start` makes the processes, `close` ends them.
 
+    desk  what the outside may see and ask
     row   where the main process itself runs
+    ids   where turn ids begin
     read  reads the settings file anew, for a reload, in another thread; raises ConfigError
     """
 
-    def __init__(self, settings: Settings, runtime_dir: Path, *, version: str, row: PlacementRow, read: Callable[[], Settings]) -> None:
-        self._version, self._row = version, row
+    def __init__(
+        self, settings: Settings, runtime_dir: Path, *, version: str, row: PlacementRow, read: Callable[[], Settings], ids: TurnIds
+    ) -> None:
+        self._version, self._row, self._ids = version, row, ids
         self._revision = 0
-        base = int(time.time() * 1000) * LANE_SLOTS
         patience_s = settings.capture.stall_ms / 1000 + DEAF_SECONDS
         self._lanes = {
-            lane.name: LaneState(lane, Ledger(base + slot, LANE_SLOTS), Hearing(patience_s)) for slot, lane in enumerate(settings.lanes)
+            lane.name: LaneState(lane, Ledger(ids.first + slot, LANE_SLOTS), Hearing(patience_s))
+            for slot, lane in enumerate(settings.lanes)
         }
-        self._tokens = itertools.count(1)
         self._closing = False
         self._started = asyncio.Event()
         self._all_ended = asyncio.Event()
@@ -86,6 +88,7 @@ class Supervisor:
         self._later = self._timers.later
         self.statistics = Statistics()
         self._publisher = Publisher(self._lanes, self.statistics, self.snapshot)
+        self.desk = FrontDesk(self._lanes, self._publisher, self.snapshot, self.reload, self.mute)
         self._reloader = Reloader(settings, read, self._take, self._publisher.send)
         self._job: dict[str, Any] = {"settings": to_plain(settings), "runtime_dir": str(runtime_dir)}
         self._rewriter = Rewriter(
@@ -158,11 +161,11 @@ class Supervisor:
             case {"event": plain, "stamps": stamps}:
                 self._publish(lane, cast(Event, decode(plain)), Stamps(**stamps))
             case {"beat": beat}:
-                lane.position, lane.position_at = beat["position"], time.monotonic()
+                lane.beat(beat["position"], time.monotonic())
                 lane.hearing.beat(lane.position_at, lane.position, beat.get("blocks", 0), beat["waiting"], beat["done"])
                 self.statistics.beat(lane.settings.name, beat)
             case {"hears": True}:
-                lane.source_health, lane.reason = "ok", ""
+                lane.hears(time.monotonic())
                 self._publisher.tell_lane(lane)
             case {"state": state}:
                 lane.state = state
@@ -209,8 +212,7 @@ class Supervisor:
 
     def _lane_exited(self, child: Child) -> None:
         lane = self._lane_of(child)
-        lane.child, lane.ready, lane.rows = None, False, ()
-        lane.source_health = "starting"
+        lane.lost(time.monotonic())
         lane.hearing.stop()
         lane.taken()
         if self._closing:
@@ -240,6 +242,8 @@ class Supervisor:
             self._warm_up.failed(name, error)
 
     def _publish(self, lane: LaneState, event: Event, stamps: Stamps) -> None:
+        if isinstance(event, Wake):
+            self._ids.given(event.turn)
         log = self.settings.log
         self._publisher.publish(lane, event, stamps, text=log.text, receipts=log.receipts)
 
@@ -268,6 +272,11 @@ class Supervisor:
                 log.error("lane %s: %s from %s", lane.settings.name, verdict.value, lane.settings.source)
                 self._captures.kill(lane.settings.source)
         self._later(1.0, self._watch)
+
+    def deaf(self, now: float) -> list[str]:
+        """Which lanes should hear and do not, and why; `now` in seconds of CLOCK_MONOTONIC."""
+        found = {lane.settings.name: lane.deaf(now) for lane in self._lanes.values()}
+        return [f"lane {name}: {why}" for name, why in found.items() if why]
 
     # ── sound ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -348,10 +357,7 @@ class Supervisor:
         self._publisher.tell_lane(lane)
         return taking
 
-    # ── Desk ───────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-    def listen(self, callback: Callable[[News], None]) -> None:
-        self._publisher.listen(callback)
+    # ── for the desk ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     def snapshot(self) -> Snapshot:
         lanes = self._lanes.values()
@@ -369,42 +375,11 @@ class Supervisor:
         await self._started.wait()
         return await self._reloader.ask()
 
-    def explain(self, lane: str | None, limit: int) -> list[Published]:
-        return self._publisher.decisions(lane, limit)
-
-    def turn(self, turn: int) -> Receipt:
-        return self._publisher.turns.get(turn)
-
-    def turns(self, lane: str | None, limit: int) -> list[Receipt]:
-        return self._publisher.turns.newest(self._named(lane), limit)
-
-    def latencies(self, lane: str | None) -> list[dict[str, Any]]:
-        return self._publisher.turns.latencies(self._named(lane))
-
-    def _named(self, lane: str | None) -> str | None:
-        """KeyError(lane) where there is none of that name."""
-        return None if lane is None else self._lanes[lane].settings.name
-
-    async def trigger(self, lane: str, options: Mapping[str, Any]) -> int:
-        del options  # room to grow
-        return await self._lanes[lane].trigger(next(self._tokens))
-
-    async def stop(self, lane: str) -> None:
-        self._command(lane, "stop")
-
-    async def cancel(self, lane: str) -> None:
-        self._command(lane, "cancel")
-
-    def _command(self, lane: str, name: str) -> None:
-        child = self._lanes[lane].child
-        if child:
-            child.send({"command": name})
-
-    async def mute(self, lane: str | None, muted: bool) -> None:
+    def mute(self, lane: str | None, muted: bool) -> None:
         for found in [self._lanes[lane]] if lane is not None else list(self._lanes.values()):
             if found.muted == muted:
                 continue
-            found.muted = muted
+            found.muted, found.lost_at = muted, time.monotonic()
             if muted:
                 found.source_health = "starting"  # what it will be when it is heard again
                 found.hearing.stop()

@@ -2,7 +2,7 @@
 
 What lives here: one datagram to $NOTIFY_SOCKET (man sd_notify). What must not: deciding when. Without that variable every
 call does nothing, and a send never blocks: a full socket loses the message and says so by returning False. What the
-watchdog is fed with (frames that advance, never a timer alone) is the supervisor's business.
+watchdog is fed with (frames that advance, never a timer alone) is lifeline.py's business.
 """
 
 from __future__ import annotations
@@ -21,6 +21,10 @@ class Notifier:
         self._address = environ.get("NOTIFY_SOCKET", "")
         self.watchdog_s = _watchdog_s(environ)
         """Seconds after which systemd kills a silent service (feed it at half of that); None where there is no watchdog."""
+
+    @property
+    def listened_to(self) -> bool:
+        return bool(self._address)
 
     def ready(self, status: str = "") -> bool:
         return self._send("READY=1", _status(status))

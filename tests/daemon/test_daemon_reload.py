@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 import soundfile
-from livedaemon import PATIENCE, Listen, Listener, Process, Start, alive, assert_whole, run, until
+from livedaemon import Listen, Listener, Process, ServiceManager, Start, alive, assert_whole, run, until
 from voiced.events import Final, Partial, TextSource, TurnClosed, Wake
 
 CLOCK = "What time is it?"
@@ -32,26 +31,10 @@ def asked_again_and_again(tmp_path_factory: pytest.TempPathFactory, sample: Path
     return path
 
 
-class Manager:
-    """systemd's end of the notify protocol."""
-
-    def __init__(self, path: Path) -> None:
-        self._sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self._sock.bind(str(path))
-        self._sock.settimeout(PATIENCE)
-        self.path = path
-
-    def next(self) -> list[str]:
-        return self._sock.recv(4096).decode().splitlines()
-
-    def close(self) -> None:
-        self._sock.close()
-
-
 class Daemon:
     """One that hears the same question again and again, and its settings file."""
 
-    def __init__(self, process: Process, listener: Listener, manager: Manager, config: Path, sound: Path) -> None:
+    def __init__(self, process: Process, listener: Listener, manager: ServiceManager, config: Path, sound: Path) -> None:
         self.process, self.listener, self.manager, self.config, self._lane = process, listener, manager, config, LANE.format(sound=sound)
 
     def write(self, text: str = "") -> None:
@@ -94,14 +77,14 @@ Begin = Callable[[str], Daemon]
 def begin(
     start: Start, listen: Listen, bus: str, env: dict[str, str], runtime: Path, tmp_path: Path, asked_again_and_again: Path
 ) -> Iterator[Begin]:
-    manager = Manager(runtime / "notify")
+    manager = ServiceManager(runtime / "notify")
     config = tmp_path / "voiced.yaml"
     daemons = []
 
     def begin(text: str) -> Daemon:
         config.write_text(LANE.format(sound=asked_again_and_again) + text)
         listener = listen(bus)
-        process = start("voiced", "--config", config, "--bus", bus, env=env | {"NOTIFY_SOCKET": str(manager.path)})
+        process = start("voiced", "--config", config, "--bus", bus, env=env | manager.env())
         listener.lane(Health="ok")
         assert manager.next()[0] == "READY=1"
         daemons.append(Daemon(process, listener, manager, config, asked_again_and_again))

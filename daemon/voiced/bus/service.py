@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -21,8 +22,9 @@ from .dispatch import Dispatcher, Refusal, Values, interfaces_of, lane_values, m
 
 log = logging.getLogger(__name__)
 
-BACK_OFF_S = (0.1, 2.0)
-"""First and longest pause between attempts to come back; it doubles."""
+BACK_OFF_S = (0.1, 1.0)
+"""First and longest pause between attempts to come back; it doubles. Connecting to a local socket in vain costs a fraction of a
+millisecond, and clients want us back within two seconds of the bus."""
 
 FLUSH_S = 0.5
 """What may still be written when we leave: the last turn's events, unless the bus stands still."""
@@ -75,9 +77,22 @@ class Service:
         self._dispatcher = Dispatcher(desk, self._counts, self._subscribe, self._unsubscribe)
         desk.listen(self._news)
 
-    async def start(self) -> None:
-        """Connects and owns the name. BusError: no bus, the name is taken, or the bus's policy refuses it."""
-        connection = await connect(self._address, self._wanted)
+    async def start(self, patience_s: float = 0.0, on_wait: Callable[[], None] = lambda: None) -> None:
+        """Connects and owns the name. BusError: no bus, the name is taken, or the bus's policy refuses it.
+
+        A bus that is not there is waited for so long; `on_wait` is called at each try in vain.
+        """
+        deadline, pause = time.monotonic() + patience_s, BACK_OFF_S[0]
+        while True:
+            try:
+                connection = await connect(self._address, self._wanted)
+                break
+            except BusError:
+                if time.monotonic() >= deadline:
+                    raise
+            on_wait()
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, BACK_OFF_S[1])
         connection.on_message = lambda message: self._receive(connection, message)  # before the name: no call meets nobody
         try:
             await connection.request_name(names.NAME)
