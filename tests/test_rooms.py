@@ -60,7 +60,7 @@ manifest progress
 settings
 boards profiles phrases
 yamlread changes
-knobs
+knobs former
 wire
 journal runtime_dir units
 errors
@@ -72,7 +72,7 @@ RANK = {room: rank for rank, line in enumerate(ORDER.split("\n")) for room in li
 OWNERS = {
     "onnxruntime": {"stages/session.py"},
     "sherpa_onnx": {"stages/sherpa.py"},
-    "sounddevice": {"sources/capture.py"},
+    "sounddevice": {"sources/soundcard.py"},
     "soundfile": {"sources/wavfile.py"},
     "soxr": {"sources/resample.py"},
     "yaml": {"yamlread.py", "manifest.py"},  # nodes with their lines, and plain data of our own

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from .former import now
 from .knobs import Row, fits, rows, show, wanted
 
 S = TypeVar("S")
@@ -190,7 +191,10 @@ class Reader:
             else:
                 near = difflib.get_close_matches(name.text, known, 1, 0.5)
                 advice = f"did you mean {near[0]}?" if near else f"known here: {', '.join(known)}"
-                self._complain(name, _clip(path), f"no such {'setting' if key else 'section'}; {advice}")
+                if (instead := now(path)) is not None:
+                    self._complain(name, path, f"is of an older version; {instead}")
+                else:
+                    self._complain(name, _clip(path), f"no such {'setting' if key else 'section'}; {advice}")
             seen.setdefault(name.text, name.line)
 
     def _value(self, row: Row, node: Node, key: str) -> Any:
