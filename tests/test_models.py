@@ -244,7 +244,7 @@ def test_the_default_library_looks_where_the_settings_say_first(tmp_path: Path, 
     written(tmp_path, GOOD)
     library = default_library(str(tmp_path))
     assert library.search[0] == tmp_path
-    assert library.search[-1] == CHECKOUT / "models"
+    assert library.search[-2:] == (CHECKOUT / "models", CHECKOUT / "site" / "models")
     assert library.cache == tmp_path / "cache"
     assert {"toy", *DEFAULT_IDS} <= {model.id for model in library.models()}
 

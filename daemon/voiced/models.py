@@ -126,10 +126,11 @@ class Library:
 
 
 def default_library(models_path: str = "") -> Library:
-    """Looks in `models_path` (the setting models.path), then where a package puts models, then in the checkout this file is of."""
-    checkout = Path(__file__).resolve().parents[2] / "models"
+    """Looks in `models_path` (the setting models.path), then where a package puts models, then in the checkout or the installation this
+    file is of, then where voiced-setup puts those that it fetches."""
+    top = Path(__file__).resolve().parents[2]
     search = [Path(models_path).expanduser()] if models_path else []
-    return Library([*search, SYSTEM_MODELS, checkout], cache_directory())
+    return Library([*search, SYSTEM_MODELS, top / "models", top / "site" / "models"], cache_directory())
 
 
 def cache_directory() -> Path:
