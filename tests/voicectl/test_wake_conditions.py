@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sounds import noise
 from voicectl.__main__ import main
-from voicectl.evaluation import wake_cascade, wake_clips, wake_conditions, wake_measure, wake_report
+from voicectl.evaluation import wake_cascade, wake_clips, wake_conditions, wake_measure, wake_report, wake_run
 from voiced.api import InputError, Library, WakeFeatures, defaults
 from voiced.settings import parse
 from voiced_train.near_words import near_words
@@ -165,6 +165,20 @@ def test_a_suggestion_at_the_lowest_judged_score_says_so() -> None:
     )
 
 
+@given(SCORES, SCORES)
+def test_each_pair_of_thresholds_counts_what_both_stages_let_through(false: list[float], true: list[float]) -> None:
+    """CASES W10: what the first stage did not let through has no evidence."""
+    unheard, grid = -30.0, wake_run.GRID[1]
+    shifted = [[score * 3 - 2.5 for score in side] for side in (false, true)]
+    pairs = wake_run._pairs(0.5, {"clean": [*shifted[1], unheard]}, shifted[0])
+    assert [pair.evidence for pair in pairs] == list(grid)
+    for pair in pairs:
+        assert (pair.crossings, pair.accepts) == (len(false), sum(score >= pair.evidence for score in shifted[0]))
+        assert pair.missed["clean"].part == 1 + sum(score < pair.evidence for score in shifted[1])
+    told = wake_report.plain("", [replace(figures(None), grid=tuple(pairs))])
+    assert "false crossings" in told and "flattered by it" in told
+
+
 # ── voices ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -274,7 +288,7 @@ def few(data_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.slow
 def test_a_run_on_real_recordings_tells_each_condition(few: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """CASES W10, W11, W12 and W16."""
-    asked = ["wake", "eval", "--data", str(few), "--cache", str(tmp_path), "--phrase", "jarvis", "--levels", "--music", "--rooms"]
+    asked = ["wake", "eval", "--data", str(few), "--cache", str(tmp_path), "--phrase", "jarvis", "--levels", "--music", "--rooms", "--grid"]
     assert main([*asked, "--budget", "1000", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     found = document["figures"][0]
@@ -286,6 +300,14 @@ def test_a_run_on_real_recordings_tells_each_condition(few: Path, tmp_path: Path
     assert by_name["-40 dBFS"]["stage1"]["part"] == 4
     assert by_name["music 10 dB"]["stage1"]["part"] >= 3
     assert by_name["1 m"]["stage1"]["part"] >= 3
+    pairs = {(one["threshold"], one["evidence"]): one for one in found["grid"]}
+    assert len(pairs) == 16
+    wake = defaults().wake
+    as_it_ships = pairs[wake.phrases[0].threshold, wake.verify_evidence]
+    assert as_it_ships["accepts"] == found["cascade_accepts"]
+    assert {name: one["part"] for name, one in as_it_ships["missed"].items()} == {
+        name: one["part"] for name, one in found["cascade_missed"].items()
+    }
     assert found["suggested"]["cascade"] is True
     assert found["suggested"]["accepts"] <= 1000 * found["hours"]
     assert any(line.startswith("Metres are simulated") for line in document["what"])
@@ -318,6 +340,10 @@ def test_every_false_accept_is_told_with_its_score_and_the_hours(few: Path, tmp_
     ("arguments", "line"),
     [
         (("--budget", "-1"), "voicectl: --budget: must be false accepts an hour from 0, got -1"),
+        (
+            ("--grid", "--no-cascade"),
+            "voicectl: --grid: is of both stages, and --no-cascade measures the first alone; leave one of them out",
+        ),
         (("--budget", "inf"), "voicectl: --budget: must be false accepts an hour from 0, got inf"),
         (("--text", "hey kitchen", "--music"), "voicectl: --music: measures heads, and --text has none; leave one of them out"),
     ],

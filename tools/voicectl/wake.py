@@ -42,6 +42,7 @@ def eval_arguments(one: argparse.ArgumentParser) -> None:
     one.add_argument("--rooms", action="store_true", help="recall from 1, 3 and 5 m, simulated with the folder's room responses")
     one.add_argument("--voices", action="store_true", help='recall of the phrase, and of it after a "hey", by voices that never train')
     one.add_argument("--near", action="store_true", help="how often near words wake, said by voices that never train")
+    one.add_argument("--grid", action="store_true", help="false accepts and misses at several thresholds of both stages")
     one.add_argument("--budget", metavar="X", type=float, help="false accepts an hour of the suggested threshold (default: 0.1)")
     one.add_argument("--boost", metavar="X", type=float, help="with --text: how far the search leans to its pieces (default: the daemon's)")
 
@@ -111,9 +112,11 @@ def _check(options: argparse.Namespace) -> None:
     budget = getattr(options, "budget", None)
     if budget is not None and not 0 <= budget < math.inf:
         raise UsageError("--budget", f"must be false accepts an hour from 0, got {budget:g}")
-    of_heads = [f"--{name}" for name in ("levels", "music", "rooms", "voices", "near") if getattr(options, name, False)]
+    of_heads = [f"--{name}" for name in ("levels", "music", "rooms", "voices", "near", "grid") if getattr(options, name, False)]
     if of_heads and getattr(options, "text", None):
         raise UsageError(of_heads[0], "measures heads, and --text has none", "leave one of them out")
+    if getattr(options, "grid", False) and options.no_cascade:
+        raise UsageError("--grid", "is of both stages, and --no-cascade measures the first alone", "leave one of them out")
     if options.reads_h < 0:
         raise UsageError("--reads-h", f"must be hours from 0, got {options.reads_h:g}")
     if options.plot:
@@ -182,7 +185,15 @@ def _measured(options: argparse.Namespace, found: Material, heads: list[HeadFile
         second = None if head.compared or options.no_cascade else wake_cascade.SecondStage(settings, library, head.id)
         budget = getattr(options, "budget", None)
         figures = wake_run.measured(
-            head, said, foreign, settings, threshold, second, found.progress, wake_run.BUDGET if budget is None else budget
+            head,
+            said,
+            foreign,
+            settings,
+            threshold,
+            second,
+            found.progress,
+            wake_run.BUDGET if budget is None else budget,
+            grid=getattr(options, "grid", False),
         )
         results.append(
             replace(

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from voiced.api import PHRASE_SAMPLES, Crossing, Library, Phrase, Settings, Vad, Verdict, to_samples, wait_hops, wake_verifier
+from voiced.api import PHRASE_SAMPLES, Crossing, Library, Phrase, Samples, Settings, Vad, Verdict, to_samples, wait_hops, wake_verifier
 
 from .wake_clips import Clip
 from .wake_measure import HOP
@@ -47,6 +47,7 @@ class SecondStage:
         self._verifier = wake_verifier(alone, library, lambda _: None)
         self._vad = Vad(library.find(settings.models.vad, "vad").files["model"])
         self._known: dict[tuple[str, str, int], Verdict] = {}
+        self._read: tuple[Clip | None, Samples] = None, np.zeros(0, np.int16)
 
     def crossings(self, clip: Clip, scores: NDArray[np.float32], threshold: float) -> list[Answer]:
         """Of a clip whose first stage gives these scores, in order."""
@@ -62,7 +63,9 @@ class SecondStage:
     def _verdict(self, clip: Clip, sample: int, scores: tuple[float, ...]) -> Verdict:
         key = (clip.name, clip.kind, sample)
         if key not in self._known:
-            sound = clip.sound()
+            if self._read[0] is not clip:
+                self._read = clip, clip.sound()
+            sound = self._read[1]
             heard = np.pad(sound, (PHRASE_SAMPLES, max(0, sample - len(sound))))[sample : sample + PHRASE_SAMPLES]
             self._vad.reset()
             speech = tuple(self._vad.step(heard[at : at + _VAD_HOP]) for at in range(0, len(heard), _VAD_HOP))

@@ -48,6 +48,8 @@ OF_KIND = {
     "rooms": "Metres are simulated: a measured response of a room (60 dB in 0.2 to 0.8 s; rooms have no test part, so training had these "
     "too), its direct sound falling with the distance, its reverberation not, both alike at 1 m; quiet at -70 dBFS around it.",
     "voices": "Voices: neural ones, none of which any head learnt from, each twice at speeds of its own, in a quiet room.",
+    "grid": "Threshold, evidence: stage 1's score and stage 2's own, each pair on the same clips. What is chosen by this table is "
+    "flattered by it a little.",
     "near": "Near words: each alone, by five voices that never train. A head may have learnt from other voices to leave the same words "
     "alone.",
 }
@@ -72,6 +74,17 @@ class NearWord:
     sayings: int
     stage1: int
     cascade: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A threshold of each stage: false crossings of the first, those that the second accepts, and what both miss, by condition."""
+
+    threshold: float
+    evidence: float
+    crossings: int
+    accepts: int
+    missed: dict[str, Rate]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,10 +134,11 @@ class Figures:
     suggested: Suggestion | None = None
     recalls: tuple[Recall, ...] = ()
     near: tuple[NearWord, ...] = ()
+    grid: tuple[Pair, ...] = ()
 
 
 def tables(all_figures: Sequence[Figures]) -> list[Table]:
-    made = (_misses, _at_threshold, _times, _accepts, _recalls, _near)
+    made = (_misses, _at_threshold, _times, _accepts, _recalls, _near, _grid)
     return [table for table in (make(all_figures) for make in made) if len(table) > 1]
 
 
@@ -147,6 +161,7 @@ def _suggestion(row: Figures) -> str:
 def what(all_figures: Sequence[Figures]) -> list[str]:
     """The sentences that say what each figure is, of those that are there."""
     kinds = {one.kind for row in all_figures for one in row.recalls} | {"near" for row in all_figures if row.near}
+    kinds |= {"grid" for row in all_figures if row.grid}
     return [*WHAT, *(told for kind, told in OF_KIND.items() if kind in kinds)]
 
 
@@ -242,6 +257,16 @@ def _all_near(near: Sequence[NearWord]) -> list[str]:
     both = sum(one.cascade or 0 for one in near)
     refused = f"; stage 2 refuses {first - both} of {first}" if first else ""
     return [*cells, f"{both} ({both / said:.1%}){refused}"]
+
+
+def _grid(all_figures: Sequence[Figures]) -> Table:
+    conditions = list(dict.fromkeys(name for row in all_figures for one in row.grid for name in one.missed))
+    table = [["phrase", "head", "threshold", "evidence", "false crossings", "false accepts", *(f"missed {name}" for name in conditions)]]
+    for row in all_figures:
+        for one in row.grid:
+            misses = [rate_text(one.missed.get(name)) for name in conditions]
+            table.append([row.phrase, row.head, f"{one.threshold:g}", f"{one.evidence:g}", str(one.crossings), str(one.accepts), *misses])
+    return table
 
 
 def plain(head: str, all_figures: Sequence[Figures]) -> str:

@@ -9,6 +9,7 @@ import hashlib
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,7 @@ from .scores import Rate, share
 from .wake_cascade import Answer, SecondStage, at, woken
 from .wake_clips import Judged, scores_by_clip
 from .wake_measure import HOP, Peak, best_of, first_crossing, head_scores, peaks, points, suggested
-from .wake_report import Accept, Curve, Figures
+from .wake_report import Accept, Curve, Figures, Pair
 
 _LEAST = 0.02
 """Peaks lower than that are not counted: a threshold there would be no threshold."""
@@ -30,6 +31,8 @@ BUDGET = 0.1
 
 LOOSE = 0.5
 """Where the first stage crosses when the second is measured by its own score: so low that it loses next to nothing."""
+GRID = (0.3, 0.5, 0.7, 0.9), (-2.25, -1.75, -1.25, -0.75)
+"""Of the first stage and of the second, where they are to be chosen."""
 _UNHEARD = -30.0
 """Below any score of the second stage: the first did not cross."""
 
@@ -97,8 +100,11 @@ def measured(
     second: SecondStage | None,
     progress: Progress,
     budget: float = BUDGET,
+    *,
+    grid: bool = False,
 ) -> Figures:
-    """Everything about one head. `said` by condition, the clean one first; `budget`: false accepts an hour that a suggestion may cost."""
+    """Everything about one head. `said` by condition, the clean one first; `budget`: false accepts an hour that a suggestion may cost;
+    `grid`: at pairs of thresholds too."""
     hops = settings.wake.phrases[0].hops
     refractory = to_samples(settings.wake.refractory_ms) // HOP
     foreign_scores = head_scores(head.path, foreign)
@@ -136,7 +142,8 @@ def measured(
     passed = [peak.score for peak, answer in zip(accepts, asked, strict=True) if answer.accepted]
     kept = {name: [peak.score * wakes(answer) for peak, answer in zip(best[name], answers[name], strict=True)] for name in said}
     right = [(answer, clip) for answer, clip in zip(answers[clean], said[clean].clips, strict=True) if answer and answer.accepted]
-    alone, false_alone = _alone(second, said, scores, foreign, foreign_scores, refractory, progress, label)
+    evidence = partial(_evidence, second, said, scores, foreign, foreign_scores, refractory, progress, label)
+    alone, false_alone = evidence(LOOSE)
     return replace(
         figures,
         stage2=tuple(points(false_alone, alone, foreign.hours, _UNHEARD)),
@@ -149,6 +156,7 @@ def measured(
         confirmed_ms=_spread([to_ms(answer.sample - clip.end) for answer, clip in right]),
         phrase_end_ms=_spread([to_ms(answer.phrase_end - clip.end) for answer, clip in right]),
         accepts=tuple(_accept(peak, answer) for peak, answer in zip(accepts, asked, strict=True)),
+        grid=tuple(pair for loose in (GRID[0] if grid else ()) for pair in _pairs(loose, *evidence(loose))),
         curves=(
             *figures.curves,
             _curve(f"{label}, stage 2", false_alone, alone[clean], foreign.hours, _UNHEARD),
@@ -172,7 +180,21 @@ def _judged(
     return found
 
 
-def _alone(
+def _pairs(threshold: float, true: dict[str, list[float]], false: Sequence[float]) -> list[Pair]:
+    """What `_evidence` found, at each threshold of the second stage."""
+    return [
+        Pair(
+            threshold,
+            least,
+            len(false),
+            sum(score >= least for score in false),
+            _missed({name: [score >= least for score in found] for name, found in true.items()}),
+        )
+        for least in GRID[1]
+    ]
+
+
+def _evidence(
     second: SecondStage,
     said: dict[str, Judged],
     scores: dict[str, NDArray[np.float32]],
@@ -181,17 +203,19 @@ def _alone(
     refractory: int,
     progress: Progress,
     label: str,
+    loose: float,
 ) -> tuple[dict[str, list[float]], list[float]]:
-    """The second stage's own scores behind a loose first one: the best of each clip by condition; of foreign sound, the highest first."""
+    """The second stage's own scores behind a first one that crosses at `loose`: the best of each clip by condition; of foreign sound, the
+    highest first."""
     true = {
         name: [
             max((answer.score for answer in found), default=_UNHEARD)
-            for found in _judged(second, judged, scores[name], LOOSE, progress, f"{label} {name}, loose")
+            for found in _judged(second, judged, scores[name], loose, progress, f"{label} {name} from {loose:g}")
         ]
         for name, judged in said.items()
     }
     false = []
-    for answers in _judged(second, foreign, foreign_scores, LOOSE, progress, f"{label} foreign, loose"):
+    for answers in _judged(second, foreign, foreign_scores, loose, progress, f"{label} foreign from {loose:g}"):
         quiet_until = 0
         for answer in answers:
             if answer.first >= quiet_until:
