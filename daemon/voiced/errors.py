@@ -11,6 +11,7 @@ It never carries a traceback to a user; what has no class here is a bug of ours 
     ├─ BusError               69   D-Bus: no bus, the name is taken, the daemon is not there
     ├─ DeviceError            74   a sound device: absent, busy, stalled, refused
     ├─ OutputError            74   what we print cannot be written: the disk is full
+    ├─ WriteError             74   a file of an installation cannot be read or written: full disk, no right, mounted read-only
     ├─ InternalError          70   a process of ours died or did not answer
     └─ ConfigError            78   voiced.yaml, a lane or a core that cannot be as written; holds all mistakes at once
        └─ PlacementError      78   the cores asked for are not to be had
@@ -61,6 +62,10 @@ class DeviceError(VoicedError):
 
 
 class OutputError(VoicedError):
+    exit_code = 74
+
+
+class WriteError(VoicedError):
     exit_code = 74
 
 

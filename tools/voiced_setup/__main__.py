@@ -17,10 +17,13 @@ from pathlib import Path
 
 from voiced import __version__, boards, preflight
 from voiced.command import run_command
-from voiced.errors import FetchError, OutputError, UsageError
+from voiced.errors import FetchError, UsageError, VoicedError
 
 from . import environment, sources
 from .environment import Place
+
+MISSING = 69
+"""Exit code: a system package is not there."""
 
 TOP = Path(__file__).resolve().parents[2]
 
@@ -48,7 +51,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def run(options: argparse.Namespace, top: Path) -> int:
-    place = Place(top)
+    place = Place(top, top)
     if not (top / "requirements.txt").is_file():
         raise UsageError(str(top), "is a checkout, not an installed voiced", "tools/run makes a checkout's environment")
     if options.remove:
@@ -70,7 +73,7 @@ def run(options: argparse.Namespace, top: Path) -> int:
 def set_up(place: Place, board: str, wanted: sources.Sources, *, index: str, anew: bool, models: bool) -> None:
     """Environment, then models. Run again it does what is missing."""
     system_packages(wanted.system)
-    environment.make(place, wanted, say, index=index, anew=anew)
+    environment.switch(place, environment.make(place, wanted, say, index=index, anew=anew))
     if board == "k3":
         found = preflight.tcm()
         if not found.good:
@@ -80,7 +83,7 @@ def set_up(place: Place, board: str, wanted: sources.Sources, *, index: str, ane
 
 
 def system_packages(names: Sequence[str]) -> None:
-    """OutputError names those that are not installed. Only asked where dpkg knows: elsewhere the libraries are tried later anyway."""
+    """VoicedError names those that are not installed. Only asked where dpkg knows: elsewhere the libraries are tried later anyway."""
     asked = preflight.run(["dpkg-query", "-W", "-f=${Package} ${db:Status-Status}\n", *names])
     if asked.status == 127:
         return
@@ -88,7 +91,7 @@ def system_packages(names: Sequence[str]) -> None:
     # Debian 13 has it under the name of its 64-bit time
     missing = [name for name in names if name not in there and f"{name}t64" not in there]
     if missing:
-        raise OutputError("system packages", f"missing: {' '.join(missing)}", f"sudo apt-get install {' '.join(missing)}", code=69)
+        raise VoicedError("system packages", f"missing: {' '.join(missing)}", f"sudo apt-get install {' '.join(missing)}", code=MISSING)
 
 
 def fetch_models(place: Place) -> None:

@@ -25,21 +25,25 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from voiced import preflight
-from voiced.errors import FetchError, ModelError, OutputError, VoicedError
+from voiced.errors import FetchError, ModelError, VoicedError, WriteError
 
 from .sources import Sources
 
 NEEDED_BYTES = 500 << 20
 """An environment is some 240 MB, its downloads 70, the fetched models 50; the rest is for what pip unpacks meanwhile."""
 
+CODE_PATHS = ("daemon", "tools", "tools/train")
+"""Folders below the installed code that Python looks into."""
+
 Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """top: folder of the installed code, which has requirements.txt and constraints.txt; site: see above."""
+    """top: folder of the installed code; site: see above. lists: folder of requirements.txt and constraints.txt, usually top too."""
 
     top: Path
+    lists: Path
 
     @property
     def site(self) -> Path:
@@ -55,7 +59,7 @@ class Place:
         return self.site / "models"
 
     def requirements(self) -> tuple[str, ...]:
-        lines = (self.top / "requirements.txt").read_text().splitlines()
+        lines = (self.lists / "requirements.txt").read_text().splitlines()
         return tuple(line for line in lines if line and not line.startswith("#"))
 
 
@@ -63,7 +67,7 @@ def fingerprint(place: Place, sources: Sources, python: Path) -> str:
     """What an environment is made of: another of these makes another environment."""
     parts = [str(place.top), str(python), sys.version, platform.machine(), repr(sources)]
     if not sources.sees_system:
-        parts.append((place.top / "constraints.txt").read_text())
+        parts.append((place.lists / "constraints.txt").read_text())
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
 
 
@@ -79,7 +83,7 @@ def ready(place: Place, sources: Sources, python: Path) -> bool:
 
 
 def make(place: Place, sources: Sources, say: Say, *, index: str = "", anew: bool = False, python: Path | None = None) -> Path:
-    """Leaves the environment ready; its folder. Raises VoicedError; what was used before is used on then."""
+    """An environment that is whole, not yet the one that is used; its folder. Raises VoicedError, and leaves nothing then."""
     python = python or Path(os.path.realpath(sys.executable))
     wanted = folder(place, sources, python)
     with only_one(place, say):
@@ -92,7 +96,6 @@ def make(place: Place, sources: Sources, say: Say, *, index: str = "", anew: boo
             except BaseException:
                 shutil.rmtree(wanted, ignore_errors=True)
                 raise
-        _switch(place, wanted)
     return wanted
 
 
@@ -101,19 +104,19 @@ def _fill(place: Place, wanted: Path, sources: Sources, python: Path, index: str
     done = preflight.run([str(python), "-m", "venv", *options, str(wanted)], deadline_s=600)
     if done.status != 0:
         if "ensurepip" in done.err + done.out:
-            raise OutputError("python3-venv", "is not installed", "apt-get install python3-venv")
+            raise VoicedError("python3-venv", "is not installed", "apt-get install python3-venv", code=69)
         raise disk_error(wanted, done.last)
     env = str(wanted / "bin" / "python")
     if sources.maker:
         where = ["--index-url", index] if index else []
         say(f"from the maker's index: {' '.join(sources.maker)}")
-        pip(env, [*where, *sources.maker], place.top, f"install {' '.join(sources.maker)}")
+        pip(env, [*where, *sources.maker], place.lists, f"install {' '.join(sources.maker)}")
     constraints = [] if sources.sees_system else ["--constraint", "constraints.txt"]
     say(f"by pip: {len(sources.index)} packages and what they need")
     # without dependencies where the system has them: NumPy's would be looked for, and there is none
-    pip(env, [*constraints, *(["--no-deps"] if sources.sees_system else []), *sources.index], place.top, "install what voiced needs")
+    pip(env, [*constraints, *(["--no-deps"] if sources.sees_system else []), *sources.index], place.lists, "install what voiced needs")
     lib = next((wanted / "lib").glob("python3*")) / "site-packages"
-    (lib / "voiced.pth").write_text(f"{place.top / 'daemon'}\n{place.top / 'tools'}\n")
+    (lib / "voiced.pth").write_text("".join(f"{place.top / folder}\n" for folder in CODE_PATHS))
     wrong = [found for name in preflight.LIBRARIES if not (found := preflight.try_library(name, env, clean())).good]
     if sources.sees_system:  # soxr comes as the system's library there
         wrong = [found for found in wrong if found.name != "soxr"]
@@ -122,18 +125,18 @@ def _fill(place: Place, wanted: Path, sources: Sources, python: Path, index: str
     (wanted / "complete").write_text("".join(f"{line}\n" for line in sources.index))
 
 
-def pip(env: str, arguments: Sequence[str], top: Path, what: str) -> None:
+def pip(env: str, arguments: Sequence[str], folder: Path, what: str) -> None:
     """Runs pip install; FetchError says what pip said last."""
     command = [env, "-m", "pip", "install", "--disable-pip-version-check", "--no-input", "--quiet", *arguments]
     done = subprocess.run(
-        command, cwd=top, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False, env=clean()
+        command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False, env=clean()
     )
     if done.returncode == 0:
         return
     errors = [" ".join(line.split()) for line in done.stderr.splitlines() if "ERROR" in line or "No space left" in line]
     said = (errors or [preflight.Ended(done.returncode, done.stdout, done.stderr).last])[-1][:300]
     if "No space left" in done.stderr:
-        raise disk_error(top, said)
+        raise disk_error(Path(env).parents[1], said)
     raise FetchError("pip", f"could not {what}: {said}", "check the network and pip config list, then run voiced-setup again")
 
 
@@ -142,8 +145,11 @@ def clean() -> Mapping[str, str]:
     return {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")}
 
 
-def _switch(place: Place, wanted: Path) -> None:
-    """The link is replaced by a rename: a command that starts meanwhile gets the old one or the new one."""
+def switch(place: Place, wanted: Path) -> None:
+    """Has the commands use that environment, and takes the others away.
+
+    The link is replaced by a rename: a command that starts meanwhile gets the old one or the new one.
+    """
     link, fresh = place.site / "env", place.site / f".env-{os.getpid()}"
     try:
         fresh.unlink(missing_ok=True)
@@ -186,19 +192,19 @@ def _room(place: Place) -> None:
     free = shutil.disk_usage(place.site).free
     if free < NEEDED_BYTES:
         what = f"the disk has too little room: {NEEDED_BYTES >> 20} MB are needed, {free >> 20} MB are free"
-        raise OutputError(str(place.site.resolve()), what, "make room")
+        raise WriteError(str(place.site.resolve()), what, "make room")
 
 
-def disk_error(path: Path, said: str) -> OutputError:
-    return OutputError(str(path), said, "make room, or mend the folder, and try again")
+def disk_error(path: Path, said: str) -> WriteError:
+    return WriteError(str(path), said, "make room, or mend the folder, and try again")
 
 
 def write_error(path: Path, error: OSError) -> VoicedError:
     """The one line for a file that cannot be written."""
     if error.errno in (errno.EACCES, errno.EPERM) and os.geteuid() != 0:
-        return OutputError(str(path), f"cannot be written by this user: {error.strerror}", "run it as root: sudo")
+        return WriteError(str(path), f"cannot be written by this user: {error.strerror}", "run it as root: sudo")
     if error.errno == errno.EROFS:
-        return OutputError(str(path), "is on a file system that is mounted read-only", "mount it for writing, then try again")
+        return WriteError(str(path), "is on a file system that is mounted read-only", "mount it for writing, then try again")
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return OutputError(str(path), "the disk is full", "make room, then try again")
-    return OutputError(str(path), f"cannot be written: {error.strerror}", "mend it, then try again")
+        return WriteError(str(path), "the disk is full", "make room, then try again")
+    return WriteError(str(path), f"cannot be written: {error.strerror}", "mend it, then try again")

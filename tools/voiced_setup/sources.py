@@ -75,4 +75,5 @@ def _name(requirement: str) -> str:
 
 
 def _short(requirement: str) -> str:
-    return requirement.split(";", 1)[0].replace(" ", "")
+    what, _, when = (part.strip() for part in requirement.partition(";"))
+    return what.replace(" ", "") + (f" (where {when})" if when else "")
