@@ -40,6 +40,7 @@ class Counts:
     speech_after_token samples from the token's frame to the end of the last speech
     token_log_probability  natural logarithm, at most 0
     foreseen           logarithm of the probability of an end token that would come if silence went on; None: none would
+    since_foreseen     samples since that token's frame; negative: it lies ahead
     turn_score         a turn detector's probability that the turn is over, if no speech came after what it heard; else None
     """
 
@@ -53,6 +54,7 @@ class Counts:
     speech_after_token: int = 0
     token_log_probability: float = 0.0
     foreseen: float | None = None
+    since_foreseen: int = 0
     turn_score: float | None = None
 
 
@@ -61,8 +63,8 @@ class Decision:
     """Why a turn ends now (`reason` None: it goes on), and by how much.
 
     rule     the row that decided, "" where none did
-    margins  of each row that these counts could meet, `<row>_ms`: milliseconds beyond its limit, negative: still missing; of a token,
-             of a foreseen one and of a turn detector's score besides `token_log_probability`, `foreseen` and `turn_score`: how far above the threshold
+    margins  of each row that these counts could meet, `<row>_ms`: milliseconds beyond its limit, negative: still missing; besides, how far
+             above its threshold a token's `token_log_probability`, that of a foreseen one, `foreseen`, and a detector's `turn_score` is
     """
 
     reason: CloseReason | None
@@ -122,12 +124,13 @@ def _end_token(c: Counts, limits: _Limits) -> int | None:
 
 
 def _foreseen(c: Counts, limits: _Limits) -> bool:
-    """The model would call this text complete once it had heard the silence that it has not heard yet."""
+    """The model would call this text complete once it had heard the silence that it has not heard yet. Where it would wait longer for its
+    token, it is less sure: no turn ends before that frame."""
     return c.foreseen is not None and c.foreseen >= limits.token_threshold and not c.ends_open and not c.speaking
 
 
 def _foreseen_token(c: Counts, limits: _Limits) -> int | None:
-    return _silence(c) - limits.foreseen_silence if _foreseen(c, limits) else None
+    return min(c.since_foreseen, _silence(c) - limits.foreseen_silence) if _foreseen(c, limits) else None
 
 
 def _turn_detector(c: Counts, limits: _Limits) -> int | None:

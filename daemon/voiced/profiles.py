@@ -43,10 +43,10 @@ class EndpointSettings:
     )
     silence_complete_ms: float = _by_profile(
         "Silence after speech that ends a turn whose text looks complete: a token came that does not count.",
-        *(300.0, 450.0, 800.0, 1500.0), low=100, high=10_000,
+        *(300.0, 600.0, 800.0, 1500.0), low=100, high=10_000,
     )  # fmt: skip
     silence_ms: float = _by_profile(
-        "Silence after speech that ends a turn without a token.", 500.0, 700.0, 1200.0, 2500.0, low=100, high=10_000
+        "Silence after speech that ends a turn without a token.", 600.0, 900.0, 1200.0, 2500.0, low=100, high=10_000
     )
     silence_open_ms: float = _by_profile(
         'The same, where the text ends open: "set a timer for".', 900.0, 1200.0, 2000.0, 4000.0, low=100, high=20_000

@@ -125,8 +125,8 @@ class TurnMachine:
         match fact:
             case Confirmed(phrase=phrase, phrase_end=first, score=score, verdict=verdict, scores=scores):
                 return self._open(phrase, first, score, verdict, scores)
-            case Trigger(sample=sample):
-                return self._open("", sample, 1.0, "asked for by a client", {})
+            case Trigger(sample=sample, follow_up=follow_up):
+                return self._open("", sample, 1.0, "a follow-up, asked for by a client" if follow_up else "asked for by a client", {})
             case SpeechProbability():
                 return self._vad(fact)
             case Words():
@@ -141,8 +141,8 @@ class TurnMachine:
                 return self._rewritten(fact)
             case Stop():
                 return self._close(CloseReason.STOPPED)
-            case Cancel():
-                return self._close(CloseReason.CANCELLED)
+            case Cancel(turn=turn):
+                return self._close(CloseReason.CANCELLED) if turn in (0, self.open_turn) else []
             case AudioLost():
                 return self._close(CloseReason.AUDIO_LOST)
             case Shutdown():
@@ -240,6 +240,7 @@ class TurnMachine:
             speech_after_token=0 if token is None or end is None else max(0, end - token),
             token_log_probability=words.log_probability,
             foreseen=ahead.log_probability if ahead and ahead.text and ahead.end_token is not None else None,
+            since_foreseen=self._now - ahead.end_token if ahead and ahead.end_token is not None else 0,
             turn_score=turn.score,
         )
 

@@ -10,6 +10,7 @@ that often ends one is left out even where it can also lead on: particles ("turn
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Callable
 from dataclasses import dataclass
 
 
@@ -41,13 +42,14 @@ _NUMBERS = _DIGITS | _words(
 _WANTS_UNIT = _words("timer countdown wait snooze")
 """With "for" and a number: of seconds, minutes or hours. An alarm "for seven" wants none."""
 _WANTS_DIGITS = _words("call dial number code pin")
+_BEFORE_A_TIME = _words("at to by until for past")
 _LONG_NUMBER = 10
 """Digits after which a number that is dictated one by one may be whole."""
 _POLITE = _words("please ok okay hey so well now can could you")
 
 
 def ends_open(text: str) -> bool:
-    """An English text that must go on: "set a timer for", "please call", "a timer for twenty", "and um". False says nothing."""
+    """An English text that must go on: "set a timer for", "a timer for twenty", "r o b", "and um". False says nothing."""
     words = text.lower().replace("’", "'").strip(" .,!?…").split()
     if not words:
         return False
@@ -60,17 +62,22 @@ def ends_open(text: str) -> bool:
 
 
 def _open_number(words: list[str]) -> bool:
-    """The text ends in a number that lacks its unit, or in digits that lack some."""
-    count = next((at for at, word in enumerate(reversed(words)) if word not in _NUMBERS and not word.isdecimal()), len(words))
-    before, number = words[: len(words) - count], words[len(words) - count :]
-    if not before or not number:
-        return False
-    if before[-1] == "in" or (before[-1] == "for" and not _WANTS_UNIT.isdisjoint(before)):
+    """The text ends in a number that lacks its unit, or in digits or letters that are said one by one and may lack some."""
+    before, number = _split(words, lambda word: word in _NUMBERS or word.isdecimal())
+    if before and number and (before[-1] == "in" or (before[-1] == "for" and not _WANTS_UNIT.isdisjoint(before))):
         return True
-    one_by_one = all(word in _DIGITS or word.isdecimal() for word in number)
-    return (
-        one_by_one and not _WANTS_DIGITS.isdisjoint(before) and sum(len(word) if word.isdecimal() else 1 for word in number) < _LONG_NUMBER
-    )
+    before, spelled = _split(words, lambda word: word in _DIGITS or word.isdecimal() or (len(word) == 1 and word.isascii()))
+    said = sum(len(word) if word.isdecimal() else 1 for word in spelled)
+    if not 0 < said < _LONG_NUMBER:
+        return False
+    clock = before and before[-1] in _BEFORE_A_TIME  # "at six oh five"
+    return not _WANTS_DIGITS.isdisjoint(before) or (len(spelled) > 1 and not clock)
+
+
+def _split(words: list[str], belongs: Callable[[str], bool]) -> tuple[list[str], list[str]]:
+    """Its end, of words that belong to it, and what stands before."""
+    count = next((at for at, word in enumerate(reversed(words)) if not belongs(word)), len(words))
+    return words[: len(words) - count], words[len(words) - count :]
 
 
 def stable_prefix(before: str, after: str) -> int:
