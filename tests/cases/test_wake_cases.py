@@ -16,7 +16,7 @@ from voiced.models import Library
 from voiced.pipeline import Pipeline
 from voiced.settings import Settings
 from voiced.stages.wake import Crossing
-from voiced.units import RATE
+from voiced.units import RATE, to_samples
 
 SETTINGS = Settings()
 BLOCK = 1280
@@ -69,12 +69,14 @@ def test_a_spike_shorter_than_the_settings_want_is_no_crossing(spike: int) -> No
 
 
 def test_after_ten_minutes_of_silence_the_phrase_wakes_as_it_does_at_once(pipeline: Pipeline, phrases: list[Samples]) -> None:
-    """CASES W8 and W13: the same sample, the same end, the same scores, hot and cold."""
+    """CASES W8 and W13: the same sample, within 300 ms of the phrase's end, the same end, the same scores, hot and cold."""
     said = (quiet(1), phrases[0], quiet(1))
+    end = 5 * RATE + len(phrases[0])
     (hot,) = wakes(pipeline, np.zeros(4 * RATE, np.int16), *said)  # the gate has closed
     (cold,) = wakes(pipeline, np.zeros(4 * RATE + IDLE, np.int16), *said)
     assert (cold.sample - IDLE, cold.phrase_end - IDLE, cold.verdict) == (hot.sample, hot.phrase_end, hot.verdict)
     assert cold.score == pytest.approx(hot.score, abs=1e-4)
+    assert hot.sample <= end + to_samples(300)
 
 
 @pytest.mark.slow
