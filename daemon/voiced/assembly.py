@@ -55,9 +55,9 @@ def ears(settings: Settings, library: Library, ring: Ring, runtime_dir: Path, sa
 
 def spotting(settings: Settings, library: Library, runtime_dir: Path, say: Say, before: Spotting | None = None) -> Spotting:
     """What the ears listen for; what is made of the same is `before`'s. Any thread may build it. Raises ModelError."""
-    wake, phrases = settings.wake, settings.wake.phrases
+    wake, phrases, echo_tail = settings.wake, settings.wake.phrases, to_samples(settings.playback.echo_ms)
     if not phrases:
-        return Spotting(None, None, (), (), 0)
+        return Spotting(None, None, (), (), 0, echo_tail=echo_tail)
     parts: dict[Hashable, Any] = {}
 
     def part(made_of: Hashable, make: Callable[[], T]) -> T:
@@ -89,7 +89,7 @@ def spotting(settings: Settings, library: Library, runtime_dir: Path, say: Say, 
         crossings.append(part((Crossing, phrase, wait), partial(Crossing, threshold=phrase.threshold, hops=phrase.hops, wait_hops=wait)))
         near = partial(Approach, threshold=phrase.threshold, wait_hops=wait, refractory_hops=refractory)
         approaches.append(part((Approach, phrase, wait, refractory), near))
-    return Spotting(gate, stage1, tuple(crossings), tuple(approaches), to_samples(wake.phrase_end_ms), parts, keywords)
+    return Spotting(gate, stage1, tuple(crossings), tuple(approaches), to_samples(wake.phrase_end_ms), parts, keywords, echo_tail)
 
 
 def wait_hops(wake: WakeSettings, hops: int) -> int:

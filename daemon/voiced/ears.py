@@ -31,7 +31,8 @@ PHRASE_SAMPLES = 25_600
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """Stage 1 crossed its threshold. `speech` are the VAD's probabilities of the last 1.6 s, a value a window."""
+    """Stage 1 crossed its threshold. `speech` are the VAD's probabilities of the last 1.6 s, a value a window; `echo`: the phrase ended
+    while a client played sound itself, or in the echo of that."""
 
     sample: int
     phrase: str
@@ -39,6 +40,7 @@ class Candidate:
     threshold: float
     scores: tuple[float, ...]
     speech: tuple[float, ...]
+    echo: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +99,7 @@ class Spotting:
     crossings, approaches   one a phrase, in the order of `wake.phrases`
     phrase_end   samples from the first score that counts to the phrase's end
     parts        all of them by what they were made of: a later one takes over what is the same, and what that was about to tell
+    echo_tail    samples for which what a client has played is still in the room
     """
 
     gate: GateStage | None
@@ -106,14 +109,16 @@ class Spotting:
     phrase_end: int
     parts: Mapping[Hashable, Any] = field(default_factory=dict)
     keywords: KeywordStage | None = None
+    echo_tail: int = 0
 
 
 class Ears:
-    """Gate, wake stage 1 and VAD. One thread calls `hear` and `adopt`; `command`, `rest` and `statistics` may come from any thread."""
+    """Gate, wake stage 1 and VAD. One thread calls `hear` and `adopt`; `command`, `playback`, `rest` and `statistics` may come from any."""
 
     def __init__(self, ring: Ring, vad: VadStage, spotting: Spotting) -> None:
         self._ring, self._vad, self._spotting = ring, vad, spotting
         self._commands: deque[Trigger | Stop | Cancel] = deque(maxlen=COMMANDS_LIMIT)
+        self._playing = False
         self.reset()
 
     def reset(self) -> None:
@@ -122,6 +127,9 @@ class Ears:
         self._attended = -1  # where the VAD was started last: only the ears' thread sets it
         self._rested = -1  # up to where it may sleep: only the scribe's thread sets it
         self._commands.clear()
+        self._played = False  # up to the last frame
+        self._quiet = 0  # from here on there is no echo
+        self._follow_up: Trigger | None = None  # waits for that
         self._vad.reset()
         if self._spotting.gate:
             self._spotting.gate.reset()
@@ -151,6 +159,17 @@ class Ears:
     def withdraw(self) -> None:
         """What was asked and is not a fact yet never becomes one: its sound has gone, or its client. From any thread."""
         self._commands.clear()
+        self._follow_up = None
+
+    def playback(self, *, active: bool) -> None:
+        """A client plays sound itself from now on, or no more: until its echo is over no phrase wakes and a follow-up waits. From any
+        thread. What counts is the newest word, so that none can be lost where there is no sound."""
+        self._playing = active
+
+    @property
+    def echoing(self) -> bool:
+        """A follow-up would have to wait."""
+        return self._playing or self._played or (self._end or 0) < self._quiet
 
     def rest(self, sample: int) -> None:
         """The VAD may sleep, unless it was started after `sample`. From the scribe's thread."""
@@ -171,9 +190,11 @@ class Ears:
             yield Heard(frame.first, frame.arrived_ns, (Gap(frame.first, lost),))
         self._ring.append(frame)
         self._end = frame.end
+        if self._playing or self._played:  # its last sound is in this frame at the latest
+            self._quiet, self._played = frame.end + self._spotting.echo_tail, self._playing
         for sample in range(start - start % UNIT + UNIT, frame.end + 1, UNIT):
             # at two units of three nothing is due
-            if self._commands or not sample % WAKE_HOP or (self.attending and not sample % VAD_HOP):
+            if self._commands or self._is_due(sample) or not sample % WAKE_HOP or (self.attending and not sample % VAD_HOP):
                 facts = self._step(sample)
                 if facts:
                     yield Heard(sample, frame.arrived_ns, tuple(facts))
@@ -190,10 +211,20 @@ class Ears:
             if stage:
                 stage.reset()
 
+    def _is_due(self, sample: int) -> bool:
+        return self._follow_up is not None and sample >= self._quiet
+
     def _step(self, sample: int) -> list[Sound]:
         facts: list[Sound] = []
+        follow_up = self._follow_up
+        if follow_up and sample >= self._quiet:
+            self._commands.append(follow_up)
         while self._commands:
             fact = replace(self._commands.popleft(), sample=sample)
+            self._follow_up = None  # whatever a client asks after it is newer
+            if isinstance(fact, Trigger) and fact.follow_up and sample < self._quiet:
+                self._follow_up = fact
+                continue
             if isinstance(fact, Trigger):  # also where the VAD hears: it must not go to sleep with the turn before
                 self._attend(sample)
             elif isinstance(fact, Cancel):
@@ -235,7 +266,8 @@ class Ears:
     def _said(self, heard: Sequence[Said], sample: int, facts: list[Sound]) -> None:
         for one in heard:
             # a text has no score: its search tells yes or nothing
-            facts.append(Candidate(sample, one.phrase.name, one.end, one.phrase.threshold, (), self._attend(sample)))
+            echo = one.end < self._quiet
+            facts.append(Candidate(sample, one.phrase.name, one.end, one.phrase.threshold, (), self._attend(sample), echo))
 
     def _score(self, spotting: Spotting, wake: WakeStage, hop: Samples, sample: int, facts: list[Sound]) -> None:
         rules = zip(wake.phrases, spotting.crossings, spotting.approaches, wake.step(hop), strict=True)
@@ -244,7 +276,8 @@ class Ears:
             missed = approach.step(score, crossed=crossed is not None)
             if crossed:
                 phrase_end = crossed.first + spotting.phrase_end
-                facts.append(Candidate(sample, phrase, phrase_end, crossing.threshold, crossed.scores, self._attend(sample)))
+                echo = phrase_end < self._quiet
+                facts.append(Candidate(sample, phrase, phrase_end, crossing.threshold, crossed.scores, self._attend(sample), echo))
             elif missed is not None:
                 facts.append(NearMiss(sample, phrase, missed, crossing.threshold))
 

@@ -60,10 +60,14 @@ class Confirmed:
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
-    """A client opens a turn without a phrase (push-to-talk). `token` is told back with the turn that is open then."""
+    """A client opens a turn without a phrase (push-to-talk). `token` is told back with the turn that is open then.
+
+    follow_up  as soon as nothing is played any more, and its echo is over
+    """
 
     sample: int
     token: int = 0
+    follow_up: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +109,10 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """A client throws the turn away: no final."""
+    """A client throws the turn away: no final. `turn`: that one or none; 0: whichever is open."""
 
     sample: int
+    turn: int = 0
 
 
 @dataclass(frozen=True, slots=True)

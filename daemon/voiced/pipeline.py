@@ -182,7 +182,7 @@ class Scribe:
                     self._feed(fact.sample - fact.lost, out)
                     if fact.lost > self._audio_lost:
                         self._obey(self.machine.take(AudioLost(fact.sample - fact.lost)), out)
-                case Cancel():
+                case Cancel(turn=turn) if turn in (0, self.machine.open_turn):
                     self._deaf_until = min(self._deaf_until, fact.sample)  # who throws a turn away may begin again at once
                     self._obey(self.machine.take(fact), out)
                 case Trigger():
@@ -226,12 +226,15 @@ class Scribe:
 
     def _verify(self, candidate: Candidate, out: list[Event]) -> None:
         now = candidate.sample
+        first = {"stage1": max(candidate.scores), "stage1_threshold": candidate.threshold} if candidate.scores else {}
+        if candidate.echo:
+            out.append(WakeRefused(now, candidate.phrase, 0.0, "heard while a client played sound", first))
+            return
         # a text is told a chunk and more after its end, and the phrase must be in the sound whole
         late = 0 if candidate.scores else max(0, now - candidate.phrase_end)
         sound = self._ring.read(max(self._ring.first, now - PHRASE_SAMPLES - late), now)
         began = time.perf_counter_ns()
         verdict = self._rules.verifier.verify(Phrase(candidate.phrase, candidate.scores, candidate.speech, sound))
-        first = {"stage1": max(candidate.scores), "stage1_threshold": candidate.threshold} if candidate.scores else {}
         scores = {**first, **verdict.scores}
         if not verdict.accepted:
             out.append(WakeRefused(now, candidate.phrase, verdict.score, verdict.why, scores))

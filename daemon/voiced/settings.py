@@ -82,7 +82,7 @@ class CaptureSettings:
     block_ms: float = knob(40.0, "Length of a block.", low=10, high=200)
     stall_ms: float = knob(1000.0, "A device that gives no block for so long is opened anew.", low=200, high=60_000)
     reopen_ms: float = knob(500.0, "Wait before a device is opened again; doubled each time.", low=50, high=60_000)
-    reopen_max_ms: float = knob(10_000.0, "Longest wait before a device is opened again.", low=50, high=600_000)
+    reopen_max_ms: float = knob(1500.0, "Longest wait before a device is opened again.", low=50, high=600_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +93,13 @@ class GateSettings:
     margin_db: float = knob(8.0, "Loudness above the room's own noise that opens it.", low=0, high=30, live=True)
     floor_dbfs: float = knob(-80.0, "Loudness below which it never opens.", low=-100, high=-30, live=True)
     hold_ms: float = knob(2000.0, "It stays open for so long after the last loud block.", low=100, high=60_000, live=True)
+
+
+@dataclass(frozen=True, slots=True)
+class PlaybackSettings:
+    """Sound that a client plays itself, and says so (Playback): no phrase wakes by it"""
+
+    echo_ms: float = knob(400.0, "So long it is in the room after its end; a follow-up is heard from then on.", low=0, high=5000, live=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +163,7 @@ class Settings:
     capture: CaptureSettings = CaptureSettings()
     gate: GateSettings = GateSettings()
     wake: WakeSettings = WakeSettings()
+    playback: PlaybackSettings = PlaybackSettings()
     vad: VadSettings = VadSettings()
     transducer: TransducerSettings = TransducerSettings()
     endpoint: EndpointSettings = EndpointSettings()
