@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import shutil
@@ -14,9 +15,13 @@ import tempfile
 import time
 import wave
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+_MAPS = {1: "mono", 2: "front-left,front-right"}
 
 PROGRAMS = ("dbus-daemon", "pipewire", "wireplumber", "pipewire-pulse", "pactl", "pw-play")
 
@@ -59,19 +64,54 @@ class SoundServer:
             child.kill()
             child.wait()
         self._children.clear()
+        for path in (*self._runtime.glob("pipewire-0*"), *self._runtime.glob("pulse/*"), self._runtime / "bus"):
+            path.unlink(missing_ok=True)  # or the next start would take them for its own
 
     def null_sink(self, name: str, rate: int, channels: int) -> None:
-        """A sink that plays to nobody; what is played into it can be heard at NAME.monitor."""
-        names = {1: "mono", 2: "front-left,front-right"}
-        arguments = [f"sink_name={name}", f"rate={rate}", f"channels={channels}", f"channel_map={names[channels]}"]
-        self._pactl("load-module", "module-null-sink", *arguments)
+        """A sink that plays to nobody, and a microphone NAME-mic that hears what is played into it (NAME.monitor is a monitor, which is
+        none)."""
+        form = [f"rate={rate}", f"channels={channels}", f"channel_map={_MAPS[channels]}"]
+        self._pactl("load-module", "module-null-sink", f"sink_name={name}", *form)
         wait_for(lambda: f"{name}.monitor" in self._pactl("list", "short", "sources"), f"the sink {name}")
+        self.microphone(name, *form)
+
+    def microphone(self, name: str, *form: str) -> None:
+        """NAME-mic, again where it was unplugged."""
+        self._pactl("load-module", "module-remap-source", f"source_name={name}-mic", f"master={name}.monitor", *form)
+        wait_for(lambda: f"\t{name}-mic\t" in self._pactl("list", "short", "sources"), f"the microphone {name}-mic")
+
+    def unplug(self, name: str) -> None:
+        """NAME-mic goes."""
+        modules = self._pactl("list", "short", "modules").splitlines()
+        (number,) = (line.split("\t")[0] for line in modules if f"source_name={name}-mic" in line)
+        self._pactl("unload-module", number)
+        wait_for(lambda: f"\t{name}-mic\t" not in self._pactl("list", "short", "sources"), f"the end of {name}-mic")
 
     def listen_to(self, name: str) -> None:
-        """Makes the sink's monitor the default source: what a capture of `auto` hears."""
-        source = f"{name}.monitor"
+        """Makes NAME-mic the default source: what a capture of `auto` hears."""
+        self.default(f"{name}-mic")
+
+    def default(self, source: str) -> None:
         self._pactl("set-default-source", source)
         wait_for(lambda: self._pactl("get-default-source").strip() == source, f"the default source {source}")
+
+    def mute(self, source: str, muted: bool) -> None:
+        self._pactl("set-source-mute", source, str(int(muted)))
+
+    def move_recording(self, pid: int, source: str) -> None:
+        """Puts the recording of this process onto another source, as a mixer's window does."""
+        self._pactl("move-source-output", str(self._recording(pid)["index"]), source)
+
+    def recorded_by(self, pid: int) -> str:
+        """The source that this process records."""
+        names = {one["index"]: str(one["name"]) for one in json.loads(self._pactl("--format=json", "list", "sources"))}
+        return names[self._recording(pid)["source"]]
+
+    def _recording(self, pid: int) -> dict[str, Any]:
+        streams: list[dict[str, Any]] = json.loads(self._pactl("--format=json", "list", "source-outputs"))
+        known = {f"voiced-capture-{pid}", str(pid)}
+        (found,) = (one for one in streams if {one["properties"].get("node.name"), one["properties"].get("application.process.id")} & known)
+        return found
 
     def play(self, path: Path, sink: str) -> subprocess.Popen[bytes]:
         """Plays a file into a sink; the process ends with it."""
@@ -85,7 +125,9 @@ class SoundServer:
         return child
 
     def _pactl(self, *arguments: str) -> str:
-        result = subprocess.run(["pactl", *arguments], env=self.env, capture_output=True, text=True, timeout=10, check=False)
+        result = subprocess.run(
+            ["pactl", *arguments], env=self.env | {"LC_ALL": "C"}, capture_output=True, text=True, timeout=10, check=False
+        )
         return result.stdout
 
 
@@ -100,9 +142,9 @@ def write_tone(path: Path, seconds: float, hertz: Sequence[float], rate: int, am
     return path
 
 
-@pytest.fixture(scope="session")
-def pipewire() -> Iterator[SoundServer]:
-    """The server with two sinks: mic16 (16 kHz mono, the default source) and mic48 (48 kHz stereo)."""
+@contextmanager
+def own_server() -> Iterator[SoundServer]:
+    """A server of one test, not started yet."""
     missing = [program for program in PROGRAMS if not shutil.which(program)]
     if missing:
         pytest.skip(
@@ -111,10 +153,17 @@ def pipewire() -> Iterator[SoundServer]:
     with tempfile.TemporaryDirectory(prefix="voiced-sound-") as name:  # a socket's path must stay short
         server = SoundServer(Path(name))
         try:
-            server.start()
-            server.null_sink("mic16", 16_000, 1)
-            server.null_sink("mic48", 48_000, 2)
-            server.listen_to("mic16")
             yield server
         finally:
             server.stop()
+
+
+@pytest.fixture(scope="session")
+def pipewire() -> Iterator[SoundServer]:
+    """The server with two sinks and their microphones: mic16 (16 kHz mono, the default source) and mic48 (48 kHz stereo)."""
+    with own_server() as server:
+        server.start()
+        server.null_sink("mic16", 16_000, 1)
+        server.null_sink("mic48", 48_000, 2)
+        server.listen_to("mic16")
+        yield server

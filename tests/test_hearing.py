@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-from voiced.hearing import SCRIBE_PATIENCE_S, Hearing, Verdict
+from voiced.hearing import OVERLOAD_S, SCRIBE_PATIENCE_S, Hearing, Overload, Verdict
 
 PATIENCE = 3.0
 BEAT = 0.5
@@ -102,3 +102,25 @@ def test_what_waits_at_the_first_beat_has_just_come() -> None:
     assert hearing.judge() is Verdict.HEARS, "before any beat"
     hearing.beat(100_000.5, 16_000, 25, 3, 0)
     assert hearing.judge() is Verdict.HEARS
+
+
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=100))
+def test_what_is_lost_for_want_of_time_counts_for_a_while(losses: list[int]) -> None:
+    """CASES D9, R13, R14: overloaded from a loss on, until nothing was lost for ten seconds."""
+    overload, lost = Overload(), 0
+    last: float | None = None
+    for number, more in enumerate(losses):
+        now = 100 + number * BEAT
+        lost += more
+        last = now if more else last
+        overload.beat(now, lost)
+        assert overload.now == (last is not None and now - last < OVERLOAD_S)
+
+
+def test_another_process_that_counts_from_zero_is_not_overloaded() -> None:
+    overload = Overload()
+    overload.beat(0, 5)
+    overload.beat(OVERLOAD_S, 0)
+    assert not overload.now
+    overload.beat(OVERLOAD_S + BEAT, 1)
+    assert overload.now

@@ -6,7 +6,6 @@ the sound (it goes from the capture process to the lane past us), the sound libr
 
 from __future__ import annotations
 
-import errno
 import logging
 import socket
 import time
@@ -24,6 +23,13 @@ log = logging.getLogger("voiced")
 OPEN_STALLS = 12
 """Stall times that a device may take to open, some more than the capture process itself allows it (capture.py)."""
 
+LOOKS = 40
+"""How often a capture process looks for a device that is not there before another takes its place: about a minute. What the sound
+library of one process does not find, that of another may."""
+
+
+MUTED = "the sound server has its source muted (pactl set-source-mute SOURCE 0)"
+
 
 @dataclass(slots=True)
 class _Device:
@@ -35,6 +41,7 @@ class _Device:
     child: Child | None = None
     opened: bool = False
     failure: str = ""
+    silence: str = ""
     row: PlacementRow | None = None
 
 
@@ -43,6 +50,7 @@ class Captures:
 
     sound    called with a lane's name and the descriptor of its sound (taken over) when its device is open
     failed   called with a lane's name, its new health and a line that says why, when its device is not there
+    silent   called with a lane's name and a line that says so when its device gives nothing but zeros, "" when it gives sound again
     """
 
     def __init__(
@@ -51,8 +59,9 @@ class Captures:
         sound: Callable[[str, int], None],
         failed: Callable[[str, str, str], None],
         later: Callable[[float, Callable[[], None]], None],
+        silent: Callable[[str, str], None],
     ) -> None:
-        self._settings, self._sound, self._failed, self._later = settings, sound, failed, later
+        self._settings, self._sound, self._failed, self._silent, self._later = settings, sound, failed, silent, later
         self._devices: dict[str, _Device] = {}
         self._closing = False
         self.restarts = 0
@@ -92,7 +101,7 @@ class Captures:
         """Ends a process that has neither opened its device nor said that it cannot: it opens and gives up by a clock of its own."""
         for device in self._devices.values():
             patience_s = START_SECONDS + OPEN_STALLS * self._settings.capture.stall_ms / 1000
-            if device.child and not device.opened and now - device.child.started > patience_s:
+            if device.child and not device.opened and now - device.child.heard > patience_s:
                 log.error("the capture process of %s does not start", device.name)
                 device.child.kill()
 
@@ -111,13 +120,16 @@ class Captures:
         if not device.lanes or device.child:
             return
         capture, placement = self._settings.capture, self._settings.placement
-        channels = [int(lane.channel) + 1 for lane in device.lanes.values() if lane.channel.isdecimal()]
+        channels = [int(lane.channel) + 1 if lane.channel.isdecimal() else 0 for lane in device.lanes.values()]
         job = {
             "device": device.name,
             "block_ms": round(capture.block_ms),
             "rate": None,
-            "channels": max(channels, default=1),
+            "channels": max(channels) if all(channels) else 0,
             "stall_ms": round(capture.stall_ms),
+            "looks": LOOKS,
+            "reopen_ms": round(capture.reopen_ms),
+            "reopen_max_ms": round(capture.reopen_max_ms),
             "placement": {"cores": list(placement.capture), "nice": placement.nice_capture},
         }
         device.child = Child("capture", device.name, job, self._said, self._exited)
@@ -128,6 +140,7 @@ class Captures:
         with theirs:
             device.child.send({"attach": lane}, (theirs.fileno(),))
         self._sound(lane, ours.detach())
+        self._silent(lane, device.silence)
 
     def _said(self, child: Child, message: wire.Message) -> None:
         device = self._devices.get(child.name)
@@ -136,13 +149,23 @@ class Captures:
         match message.body:
             case {"opened": what}:
                 self._opened(device, what)
-            case {"failed": {"error": line, "errno": number}}:
+            case {"failed": {"error": line, "health": health}}:
                 if line != device.failure:  # said once, not at every try
                     log.warning("%s; it is looked for again and again", line)
                 device.failure = line
-                self._lose(device, "stalled" if number == errno.ETIMEDOUT else "no_device")
+                self._lose(device, health)
             case {"lost": lost}:
                 log.warning("%s has lost %d frames so far", device.name, lost)
+            case {"silent": silent, "muted": muted}:
+                cause = MUTED if muted else "is there a mute switch?"
+                self._hush(device, f"digital silence: nothing but zeros comes; {cause}" if silent else "")
+
+    def _hush(self, device: _Device, silence: str) -> None:
+        if silence != device.silence:
+            log.warning("%s: %s", device.name, silence) if silence else log.info("%s gives sound again", device.name)
+        device.silence = silence
+        for lane in device.lanes:
+            self._silent(lane, silence)
 
     def _opened(self, device: _Device, what: dict[str, Any]) -> None:
         log.info("listening on %s (%s), %d Hz, %d ch: %s", what["device"], what["host"], what["rate"], what["channels"], what["why"])
@@ -153,8 +176,9 @@ class Captures:
             self._connect(device, lane)
 
     def _lose(self, device: _Device, health: str) -> None:
-        device.opened, device.row = False, None
+        device.opened, device.row, device.silence = False, None, ""
         for lane in device.lanes:
+            self._silent(lane, "")
             self._failed(lane, health, device.failure or "its capture process ended; it is started again")
 
     def _exited(self, child: Child) -> None:

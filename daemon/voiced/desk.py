@@ -16,7 +16,9 @@ from .receipts import Receipt
 
 @dataclass(frozen=True, slots=True)
 class LaneView:
-    """A lane as it is now. `health`: ok, starting, stalled, no_device, muted, restarting. `state`: a turn.State's value."""
+    """A lane as it is now. `state`: a turn.State's value. `health`, the worst first: restarting, starting, stalled, no_device,
+    clock_mismatch (the device gives another rate than it says), overloaded (it loses sound for want of time), digital_silence (nothing but
+    zeros comes), muted, ok."""
 
     name: str
     state: str

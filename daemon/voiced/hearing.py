@@ -62,3 +62,26 @@ class Hearing:
         if not self._expected or self._beat - self._listened[1] < self.patience_s:
             return Verdict.HEARS
         return Verdict.NO_SOUND if self._beat - self._came[1] >= self.patience_s else Verdict.NO_EAR
+
+
+OVERLOAD_S = 10.0
+"""What was lost for want of time counts for so long: one stutter is seen by whoever looks twice a minute, and is not for ever."""
+
+
+TOO_SLOW = "it is too slow for what it hears, some of which was lost; give it cores (placement) or a smaller model"
+
+
+class Overload:
+    """Whether a lane loses what it hears because it is too slow for it. Times are in seconds, of any one clock."""
+
+    def __init__(self) -> None:
+        self._count = 0.0
+        self._until = 0.0
+        self.now = False
+
+    def beat(self, now: float, lost: float) -> None:
+        """`lost`: what its process has lost so far."""
+        if lost > self._count:
+            self._until = now + OVERLOAD_S
+        self._count = lost  # less than before: another process
+        self.now = now < self._until

@@ -15,7 +15,7 @@ from typing import Any
 from .children import Backoff, Child
 from .desk import LaneView, PlacementRow
 from .errors import DeviceError, InternalError
-from .hearing import Hearing, Verdict
+from .hearing import TOO_SLOW, Hearing, Overload, Verdict
 from .ledger import Ledger
 from .settings import LaneSettings
 
@@ -24,8 +24,11 @@ TRIGGER_SECONDS = 2.0
 RECOVERY_SECONDS = 150.0
 """A pause between two tries, a process that loads for a minute, a device that takes as long to open: what is not back by then is lost."""
 
-ABSENT = ("no_device", "stalled")
+ABSENT = ("no_device", "stalled", "clock_mismatch")
 """Healths of a source that say: its capture process knows that there is no sound, and opens the device again and again."""
+
+HEARING = ("ok", "overloaded", "digital_silence")
+"""Healths of a lane that hears."""
 
 
 @dataclass(slots=True)
@@ -41,6 +44,8 @@ class LaneState:
     muted: bool = False
     source_health: str = "starting"
     reason: str = ""  # why its source is not there
+    silence: str = ""  # its device gives nothing but zeros: what may be the cause
+    overload: Overload = field(default_factory=Overload)
     state: str = "asleep"
     sequence: int = 0
     position: int = 0
@@ -63,7 +68,9 @@ class LaneState:
     def health(self) -> str:
         if not self.ready:
             return "restarting" if self.sequence or self.told else "starting"
-        return "muted" if self.muted else self.source_health
+        if self.muted or self.source_health != "ok":
+            return "muted" if self.muted else self.source_health
+        return "overloaded" if self.overload.now else "digital_silence" if self.silence else "ok"
 
     def beat(self, position: int, now: float) -> None:
         """Its process says how far it has heard; `now` in seconds of CLOCK_MONOTONIC."""
@@ -97,7 +104,9 @@ class LaneState:
 
     def view(self) -> LaneView:
         """As the outside sees it."""
-        return LaneView(self.settings.name, self.state, self.health, self.muted, self.phrases, self.settings.source, self.turn, self.reason)
+        health = self.health
+        reason = {"overloaded": TOO_SLOW, "digital_silence": self.silence}.get(health, self.reason)
+        return LaneView(self.settings.name, self.state, health, self.muted, self.phrases, self.settings.source, self.turn, reason)
 
     def send(self, body: dict[str, Any]) -> bool:
         """To its process; False where it has none, or one that does not read."""
@@ -106,7 +115,7 @@ class LaneState:
     async def trigger(self, token: int) -> int:
         """Has its process open a turn; the id. DeviceError: it hears nothing; InternalError: it does not do it."""
         where = f"lane {self.settings.name}"
-        if self.health != "ok" or self.child is None:
+        if self.health not in HEARING or self.child is None:
             raise DeviceError(where, f"it has no sound now ({self.health})", "see `voicectl status`")
         waiting = self.triggered[token] = asyncio.get_running_loop().create_future()
         self.child.send({"command": "trigger", "token": token})

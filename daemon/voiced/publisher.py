@@ -25,7 +25,7 @@ DECISIONS = 256
 """Wakes, refusals and near misses that are kept of a lane, each below a kilobyte: a day of a household. They come once a refractory
 time (1.5 s) at the most, so that even where one follows the other it is six minutes."""
 
-WORST_FIRST = ("restarting", "starting", "stalled", "no_device", "muted", "ok")
+WORST_FIRST = ("restarting", "starting", "stalled", "no_device", "clock_mismatch", "overloaded", "digital_silence", "muted", "ok")
 
 
 class Publisher:

@@ -95,7 +95,7 @@ class Supervisor:
             self._job, settings.second_pass, self._answered, self._child_failed, self._later, self._publisher.turns.rewriting
         )
         self._warm_up = WarmUp([f"lane {name}" for name in self._lanes] + [SECOND_PASS] * has_second_pass(settings))
-        self._captures = Captures(settings, self._sound, self._source_failed, self._later)
+        self._captures = Captures(settings, self._sound, self._source_failed, self._later, self._silent)
 
     # ── life ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -163,6 +163,8 @@ class Supervisor:
             case {"beat": beat}:
                 lane.beat(beat["position"], time.monotonic())
                 lane.hearing.beat(lane.position_at, lane.position, beat.get("blocks", 0), beat["waiting"], beat["done"])
+                lane.overload.beat(lane.position_at, beat.get("blocks_dropped", 0) + beat["overrun"])
+                self._publisher.tell_lane(lane)
                 self.statistics.beat(lane.settings.name, beat)
             case {"hears": True}:
                 lane.hears(time.monotonic())
@@ -314,6 +316,11 @@ class Supervisor:
         lane.source_health, lane.reason = health, reason
         lane.hearing.stop()
         self._publisher.tell_lane(lane)
+
+    def _silent(self, name: str, line: str) -> None:
+        """A lane's device gives digital silence, or ("") does no more."""
+        self._lanes[name].silence = line
+        self._publisher.tell_lane(self._lanes[name])
 
     # ── second pass ────────────────────────────────────────────────────────────────────────────────────────────────────
 

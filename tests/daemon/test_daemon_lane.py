@@ -313,7 +313,7 @@ def test_the_lane_is_killed_in_a_turn(room: Room, kitchen: Path, clock: Path) ->
 def test_when_main_is_killed_nothing_is_left(room: Room, kitchen: Path) -> None:
     begin(room, kitchen)
     children = descendants(room.process.pid)
-    assert len(children) == 3
+    assert len(children) >= 3  # and what asks the sound server
     room.process.stop(signal.SIGKILL)
     until(lambda: not any(alive(pid) for pid in children), "every child's end", lambda: [pid for pid in children if alive(pid)])
 

@@ -18,7 +18,8 @@ from typing import Any
 import pytest
 from voiced.errors import DeviceError, InternalError
 from voiced.sources.blocks import DATAGRAM_LIMIT, Block, unpack
-from voiced.sources.capture import Capture, Job, Opened, Stream, as_oserror
+from voiced.sources.capture import Capture
+from voiced.sources.soundcard import Job, Opened, Stream, as_oserror
 from voiced.wire import Link
 
 SECOND = 10**9
@@ -31,6 +32,7 @@ class Script:
     def __init__(self, reads: Callable[[Script], Iterator[bytes]], rate: int = 16_000, channels: int = 1) -> None:
         self.rate, self.channels = rate, channels
         self.now_ns = 1_000 * SECOND
+        self.slept_ns = 0
         self.asked: list[int] = []
         self._reads = reads(self)
 
@@ -43,6 +45,9 @@ class Script:
     def clock(self) -> int:
         return self.now_ns
 
+    def asleep(self) -> int:
+        return self.slept_ns
+
     def open(self, job: Job) -> tuple[Stream, Opened]:
         return self, Opened("script", "test", self.rate, self.channels, "it is the only one")
 
@@ -50,11 +55,13 @@ class Script:
 class Running:
     """A Capture on its own thread, main's end of its link, and its exit code."""
 
-    def __init__(self, opener: Callable[[Job], tuple[Stream, Opened]], clock: Callable[[], int], **job: Any) -> None:
+    def __init__(
+        self, opener: Callable[[Job], tuple[Stream, Opened]], clock: Callable[[], int], asleep: Callable[[], int] = lambda: 0, **job: Any
+    ) -> None:
         self.link, theirs = Link.pair()
         self.code: int | None = None
         self.error: Exception | None = None
-        capture = Capture(Link(theirs), opener, clock)
+        capture = Capture(Link(theirs), opener, clock, asleep)
 
         def run() -> None:
             try:
@@ -94,7 +101,7 @@ class Running:
 
 
 def run(script: Script, **job: Any) -> Running:
-    return Running(script.open, script.clock, **job)
+    return Running(script.open, script.clock, script.asleep, **job)
 
 
 def next_block(sock: socket.socket) -> Block:
@@ -121,6 +128,8 @@ def test_blocks_reach_every_lane_with_their_place_and_time() -> None:
         "rate": 48_000,
         "channels": 2,
         "why": "it is the only one",
+        "id": "",
+        "source": "",
         "placement": None,
     }
     assert opened["placement"]["role"] == "capture"
@@ -284,7 +293,8 @@ def ending(last: bytes) -> Callable[[Script], Iterator[bytes]]:
 def test_a_device_that_fails_ends_the_process_with_one_line(reads: Callable[[Script], Iterator[bytes]], line: str, number: int) -> None:
     script = Script(reads)
     running = run(script)
-    assert running.failed() == {"error": line, "errno": number}
+    health = "clock_mismatch" if "whole frames" in line else "no_device"
+    assert running.failed() == {"error": line, "errno": number, "health": health}
     assert running.code == DeviceError.exit_code == 74
     assert len(script.asked) == 6  # no busy loop on a device that has ended
 
@@ -317,6 +327,7 @@ def test_a_rate_that_lies_is_a_failure() -> None:
     running = run(Script(half))
     failure = running.failed()
     assert "gives 8,000 frames a second where 16,000 were agreed" in failure["error"]
+    assert failure["health"] == "clock_mismatch"
     assert running.code == 74
 
 
@@ -325,8 +336,121 @@ def test_a_device_that_cannot_be_opened_is_a_failure_with_its_number() -> None:
         raise DeviceError(job.device, "it cannot be opened", "another program holds it") from OSError(errno.EBUSY, "busy")
 
     running = Running(refuse, lambda: 0)
-    assert running.failed() == {"error": "script: it cannot be opened; another program holds it", "errno": errno.EBUSY}
+    line = "script: it cannot be opened; another program holds it"
+    assert running.failed() == {"error": line, "errno": errno.EBUSY, "health": "no_device"}
     assert running.code == 74
+
+
+def test_what_is_not_there_is_looked_for_until_it_is() -> None:
+    """CASES H1, H6, H9: the same process, which says once why it waits, opens it when it has come."""
+    script = Script(ending(b""))
+    tries = iter(["there is no device", "there is no device", "another program holds it"])
+
+    def appear(job: Job) -> tuple[Stream, Opened]:
+        what = next(tries, None)
+        if what:
+            raise DeviceError("script", what)
+        return script.open(job)
+
+    running = Running(appear, script.clock, looks=10, reopen_ms=1, reopen_max_ms=1)
+    heard = [running.heard() for _ in range(6)]
+    assert [next(iter(one)) for one in heard] == ["failed", "looking", "looking", "failed", "looking", "opened"]
+    assert [one["failed"]["error"] for one in heard if "failed" in one] == [
+        "script: there is no device",
+        "script: another program holds it",
+    ]
+    assert "it has ended" in running.failed()["error"]
+
+
+def test_after_so_many_looks_another_process_shall_try() -> None:
+    def refuse(job: Job) -> tuple[Stream, Opened]:
+        raise DeviceError(job.device, "there is none")
+
+    running = Running(refuse, lambda: 0, looks=3, reopen_ms=1, reopen_max_ms=1)
+    heard = [running.heard() for _ in range(4)]
+    assert [next(iter(one)) for one in heard] == ["failed", "looking", "looking", "failed"]
+    running.thread.join(PATIENCE)
+    assert running.code == 74
+
+
+def test_a_link_that_closes_ends_a_process_that_waits() -> None:
+    def refuse(job: Job) -> tuple[Stream, Opened]:
+        raise DeviceError(job.device, "there is none")
+
+    running = Running(refuse, lambda: 0, looks=1000, reopen_ms=60_000, reopen_max_ms=60_000)
+    assert "failed" in running.heard()
+    assert running.end() == 0
+
+
+@pytest.mark.parametrize("hours", [1, 9])
+def test_a_machine_that_has_slept_opens_its_device_again(hours: int) -> None:
+    """CASES D13: CLOCK_BOOTTIME has gone on; what was read over the gap is not handed to anybody."""
+    gate = threading.Semaphore(0)
+
+    def sleepy(script: Script) -> Iterator[bytes]:
+        for number, data in enumerate(counting(script, gate)):
+            if number == 5:
+                script.slept_ns += hours * 3600 * SECOND
+            yield data
+
+    running = run(Script(sleepy))
+    running.heard()
+    lane = running.attach("lane")
+    wait_attached(running)
+    gate.release(6)
+    assert running.failed()["error"] == f"script: the machine has slept for {hours * 3600:,} s; it is opened again"
+    assert running.code == 74
+    assert [next_block(lane).first for _ in range(5)] == [640 * number for number in range(5)]
+    lane.setblocking(False)
+    with pytest.raises(BlockingIOError):
+        lane.recv(1)
+
+
+def test_zeros_are_told_and_left_alone() -> None:
+    """CASES H10: ten minutes of digital silence after real sound, then sound again: told twice, and not a block is lost."""
+    gate = threading.Semaphore(0)
+    loud, zeros = 50, 10 * 60 * 25
+
+    def reads(script: Script) -> Iterator[bytes]:
+        for number in range(2 * loud + zeros):
+            gate.acquire()
+            yield bytes(1280) if loud <= number < loud + zeros else b"\x01" * 1280
+
+    running = run(Script(reads))
+    assert "opened" in running.heard()
+    lane = running.attach("lane")
+    wait_attached(running)
+    for number in range(loud + zeros + loud - 1):
+        gate.release()
+        block = next_block(lane)
+        assert (block.first, block.lost) == (number * 640, 0)
+        if number == loud + 10 * 25 - 1:
+            assert running.heard() == {"silent": True, "muted": False}
+    assert running.heard() == {"silent": False, "muted": False}
+    assert running.link.receive(0) is None
+    gate.release(2)
+    running.end()
+
+
+def test_a_bit_that_flips_is_no_digital_silence() -> None:
+    """CASES H4: one bit of noise is a level, not a state."""
+    gate = threading.Semaphore(0)
+
+    def reads(script: Script) -> Iterator[bytes]:
+        while True:
+            gate.acquire()
+            yield bytes(1278) + b"\x01\x00"
+
+    running = run(Script(reads))
+    assert "opened" in running.heard()
+    lane = running.attach("lane")
+    wait_attached(running)
+    for _ in range(20 * 25):
+        gate.release()
+        next_block(lane)
+    assert running.link.receive(0) is None
+    gate.release()
+    running.end()
 
 
 def test_a_fault_of_ours_is_called_one(capfd: pytest.CaptureFixture[str]) -> None:
@@ -353,7 +477,7 @@ def test_a_read_that_never_returns_is_seen(blocks: int, line: str) -> None:
     try:
         failure = running.failed()
         assert failure["error"].startswith(f"script: {line}")
-        assert failure["errno"] == errno.ETIMEDOUT
+        assert (failure["errno"], failure["health"]) == (errno.ETIMEDOUT, "stalled")
         assert running.code == 74
     finally:
         free.set()
@@ -412,7 +536,8 @@ def test_capture_is_light_until_and_after_it_opens() -> None:
     """Neither NumPy nor the sound library comes with the module; NumPy not even with the library."""
     code = (
         "import sys; import voiced.sources.capture as c; assert not {'numpy', 'sounddevice'} & set(sys.modules)\n"
-        "try: c.list_devices()\n"
+        "from voiced.sources.soundcard import SoundCard\n"
+        "try: SoundCard().devices()\n"
         "except Exception as error: print(error)\n"
         "assert 'numpy' not in sys.modules"
     )
@@ -426,9 +551,9 @@ def test_without_portaudio_the_package_is_named() -> None:
         "import ctypes.util, sys; sys.platform = 'linux'\n"
         "import cffi; real = cffi.FFI.dlopen\n"
         "ctypes.util.find_library = lambda name: None\n"
-        "from voiced.sources.capture import list_devices\n"
+        "from voiced.sources.soundcard import SoundCard\n"
         "from voiced.errors import DeviceError\n"
-        "try: list_devices()\n"
+        "try: SoundCard().devices()\n"
         "except DeviceError as error: print(error)"
     )
     result = child(code)

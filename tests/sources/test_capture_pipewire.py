@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from soundserver import SoundServer, write_tone
+from soundserver import SoundServer, own_server, write_tone
 from voiced.audio import AudioFrame
 from voiced.sources.microphone import Microphone
 from voiced.units import RATE
@@ -116,7 +116,7 @@ def test_a_tone_is_heard_whole_by_two_lanes(pipewire: SoundServer, start: Start,
     pipewire.listen_to("mic16")
     capture = start()
     opened = capture.heard()["opened"]
-    assert (opened["device"], opened["host"], opened["rate"], opened["channels"]) == ("pipewire", "ALSA", 16_000, 1)
+    assert (opened["source"], opened["host"], opened["channels"]) == ("mic16-mic", "PipeWire", 1)
     assert opened["why"] == "auto: the sound server's default source"
     assert opened["placement"]["pid"] == capture.process.pid
     first = Microphone(capture.attach("first"))
@@ -160,7 +160,7 @@ def test_a_device_of_48_khz_and_two_channels_gives_the_live_one(pipewire: SoundS
 
 def test_a_killed_capture_is_an_end_and_the_next_one_goes_on_in_time(pipewire: SoundServer, start: Start) -> None:
     pipewire.listen_to("mic16")
-    capture = start()
+    capture = start(rate=16_000)
     assert "opened" in capture.heard()
     microphone = Microphone(capture.attach("lane"))
     before = next_frame(microphone)
@@ -171,7 +171,7 @@ def test_a_killed_capture_is_an_end_and_the_next_one_goes_on_in_time(pipewire: S
     assert capture.process.wait(PATIENCE) == -signal.SIGKILL
     with pytest.raises(EOFError):
         capture.link.receive(PATIENCE)
-    successor = start()
+    successor = start(rate=16_000)
     assert "opened" in successor.heard()
     microphone.replace(successor.attach("lane"))
     after = next_frame(microphone)
@@ -185,7 +185,7 @@ def test_a_killed_capture_is_an_end_and_the_next_one_goes_on_in_time(pipewire: S
 def test_a_stopped_process_loses_sound_and_positions_know(pipewire: SoundServer, start: Start, tmp_path: Path) -> None:
     """No overflow flag tells of it; the frame clock does."""
     pipewire.listen_to("mic16")
-    capture = start()
+    capture = start(rate=16_000)
     capture.heard()
     microphone = Microphone(capture.attach("lane"))
     frame = next_frame(microphone)
@@ -211,10 +211,154 @@ def test_a_device_that_is_not_there_lists_those_that_are(start: Start) -> None:
     capture = start(device="pipewir")
     assert "opened" in capture.heard()  # a part of one name is enough
     capture.stop()
-    capture = start(device="piepwire")
+    capture = start(device="mik48-mic")
     failure = capture.heard()["failed"]
-    assert failure["error"] == "capture: there is no device 'piepwire'; there are: 'pipewire' (ALSA, 0), 'default' (ALSA, 1); or say auto"
+    assert failure["error"].startswith(
+        "capture: there is no device 'mik48-mic'; there are: 'mic48-mic' (Remapped mic48.monitor source, PipeWire)"
+    )
+    assert failure["error"].endswith("; or say auto")
+    assert all(f"'{name}'" in failure["error"] for name in ("mic16-mic", "mic16.monitor", "mic48.monitor", "pipewire"))
     assert capture.process.wait(PATIENCE) == 74
+
+
+def test_a_name_that_fits_two_is_refused_with_both(start: Start) -> None:
+    capture = start(device="mic48")
+    failure = capture.heard()["failed"]["error"]
+    assert failure.startswith("capture: 'mic48' fits 2 devices; say which: ")
+    assert "'mic48-mic'" in failure and "'mic48.monitor'" in failure and "mic16" not in failure
+
+
+# ── what a server does with its sources ────────────────────────────────────────────────────────────────────────────────
+
+
+def opened(capture: CaptureProcess) -> dict[str, Any]:
+    """What it has opened, as soon as it has."""
+    while "opened" not in (body := capture.heard()):
+        pass
+    found: dict[str, Any] = body["opened"]
+    return found
+
+
+def failed(capture: CaptureProcess) -> dict[str, Any]:
+    while "failed" not in (body := capture.heard()):
+        pass
+    found: dict[str, Any] = body["failed"]
+    return found
+
+
+def test_auto_never_hears_what_the_machine_plays(pipewire: SoundServer, start: Start) -> None:
+    """CASES S14: the default is a monitor, so the first microphone is taken, and the line says why."""
+    pipewire.default("mic16.monitor")
+    found = opened(start())
+    assert found["source"] in ("mic16-mic", "mic48-mic")
+    assert found["why"] == "auto: the sound server's default source 'mic16.monitor' is a monitor, which gives what the machine plays"
+
+
+def test_a_monitor_that_is_named_is_heard(pipewire: SoundServer, start: Start, tmp_path: Path) -> None:
+    pipewire.listen_to("mic16")
+    capture = start(device="mic48.monitor", channels=0)
+    found = opened(capture)
+    assert (found["id"], found["rate"], found["channels"]) == ("mic48.monitor", 48_000, 2)
+    microphone = Microphone(capture.attach("lane"), channel=0)
+    next_frame(microphone)
+    frames = hear(microphone, pipewire.play(write_tone(tmp_path / "tone.wav", 1.5, [700, 0], 48_000), "mic48"))
+    assert_whole(frames)
+    assert_tone(frames, 700, 1.5)
+    microphone.close()
+
+
+def test_a_source_that_goes_ends_the_recording_and_is_found_again(pipewire: SoundServer, start: Start) -> None:
+    """CASES H1, and never another microphone instead: PipeWire would go on with one, without a word."""
+    pipewire.listen_to("mic16")
+    capture = start(device="mic48-mic", looks=1000)
+    assert opened(capture)["source"] == "mic48-mic"
+    microphone = Microphone(capture.attach("lane"))
+    next_frame(microphone)
+    pipewire.unplug("mic48")
+    try:
+        failure = failed(capture)
+        assert failure["health"] == "no_device"
+        assert capture.process.wait(PATIENCE) == 74
+        successor = start(device="mic48-mic", looks=1000, reopen_ms=60_000, reopen_max_ms=60_000)  # only an event can wake it in time
+        assert "there is no device 'mic48-mic'" in failed(successor)["error"]
+        assert successor.heard() == {"looking": 1}
+    finally:
+        pipewire.microphone("mic48", "channels=2")
+    assert opened(successor)["source"] == "mic48-mic"
+    microphone.replace(successor.attach("lane"))
+    while not next_frame(microphone).lost:
+        pass
+    microphone.close()
+
+
+def test_nobody_moves_a_recording_to_another_microphone(pipewire: SoundServer, start: Start, tmp_path: Path) -> None:
+    """A privacy fault: a mixer's window may ask for it, and PipeWire does not do it to ours."""
+    pipewire.listen_to("mic16")
+    capture = start(device="mic16-mic")
+    opened(capture)
+    microphone = Microphone(capture.attach("lane"))
+    next_frame(microphone)
+    pipewire.move_recording(capture.process.pid, "mic48-mic")
+    frames = hear(microphone, pipewire.play(write_tone(tmp_path / "tone.wav", 1.5, [440], 16_000), "mic16"))
+    assert_whole(frames)
+    assert_tone(frames, 440, 1.5)
+    assert pipewire.recorded_by(capture.process.pid) == "mic16-mic"
+    assert capture.link.receive(0) is None
+    microphone.close()
+
+
+def test_auto_follows_the_default_and_says_so(pipewire: SoundServer, start: Start) -> None:
+    pipewire.listen_to("mic16")
+    capture, named = start(), start(device="mic16-mic")
+    assert opened(capture)["source"] == opened(named)["source"] == "mic16-mic"
+    pipewire.listen_to("mic48")
+    assert failed(capture)["error"].endswith("the sound server's default source is now 'mic48-mic'; it is opened again")
+    assert opened(start())["source"] == "mic48-mic"
+    pipewire.listen_to("mic16")
+    assert named.link.receive(0) is None and named.stop() == 0  # what is named stays
+
+
+def test_a_server_that_comes_back_is_found(start: Start, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """CASES H2, H6, H9: there is no server at first, then one, which is killed and started again."""
+    with own_server() as server:
+        capture = CaptureProcess(server.env, looks=1000)
+        try:
+            assert failed(capture)["error"].startswith("capture: there is no device that records; ")
+            server.start()
+            server.null_sink("mic16", 16_000, 1)
+            assert opened(capture)["source"] == "mic16-mic"
+            server.stop()
+            assert failed(capture)["health"] == "no_device"
+            assert capture.process.wait(PATIENCE) == 74
+        finally:
+            capture.process.kill()
+            capture.process.wait()
+        successor = CaptureProcess(server.env, looks=1000)
+        try:
+            assert failed(successor)["error"].startswith("capture: there is no device that records; ")
+            server.start()
+            server.null_sink("mic16", 16_000, 1)
+            assert opened(successor)["source"] == "mic16-mic"
+            assert successor.stop() == 0
+        finally:
+            successor.process.kill()
+            successor.process.wait()
+
+
+def test_digital_silence_is_told_with_its_cause_and_left_alone(pipewire: SoundServer, start: Start, tmp_path: Path) -> None:
+    """CASES H10, by a sink that nobody plays into and a source that is muted."""
+    pipewire.listen_to("mic16")
+    pipewire.mute("mic16-mic", True)
+    try:
+        capture = start()
+        opened(capture)
+        assert capture.heard() == {"silent": True, "muted": True}
+        pipewire.mute("mic16-mic", False)
+        pipewire.play(write_tone(tmp_path / "tone.wav", 0.5, [440], 16_000), "mic16")
+        assert capture.heard() == {"silent": False, "muted": False}
+        assert capture.stop() == 0
+    finally:
+        pipewire.mute("mic16-mic", False)
 
 
 def test_without_a_server_there_is_no_device(pipewire: SoundServer, tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from voiced.errors import InternalError
-from voiced.sources import resample
 from voiced.sources.resample import LibSoxr, Resampler, resampler
 from voiced.units import RATE
 
@@ -108,7 +107,7 @@ def test_without_both_the_package_to_install_is_named(monkeypatch: pytest.Monkey
     def absent(name: str) -> None:
         raise OSError(name)
 
-    monkeypatch.setattr(resample.ctypes, "CDLL", absent)
+    monkeypatch.setattr("ctypes.CDLL", absent)
     with pytest.raises(InternalError, match="neither its Python package nor its C library is installed; apt install libsoxr0"):
         resampler(48_000)
 

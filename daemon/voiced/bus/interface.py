@@ -180,7 +180,9 @@ LANE = Interface(
     ),
     properties=(
         Property("State", "s", "asleep, awake, hearing or trailing; may grow."),
-        Property("Health", "s", "ok, starting, stalled, no_device, muted or restarting; may grow."),
+        Property(
+            "Health", "s", "ok, starting, restarting, stalled, no_device, clock_mismatch, overloaded, digital_silence or muted; may grow."
+        ),
         Property("Muted", "b", "Nothing is heard."),
         Property("Phrases", "as", "What wakes it."),
         Property("Source", "s", "Where its sound is from."),

@@ -1,22 +1,23 @@
 """The capture process: reads one sound device all day and hands its raw frames to the lanes that share it.
 
-What lives here: the reading loop, the lanes' sockets, and the only use of the sound library (sounddevice). What must not:
-models, NumPy, resampling; nothing that could delay a read.
+What lives here: the reading loop and the lanes' sockets. What must not: models, NumPy, resampling; nothing that could delay a read.
 
-Two threads, because a read can hang for ever inside the sound library. The main thread owns the link to main: it attaches
-lanes, sees the link close and sees that reads have stopped, and it can end the process whatever the other thread is stuck
-in. The device's thread opens the device, reads and sends. Reads block (callbacks need memory that is both writable and
-executable, which a hardened unit forbids); sends never do: what does not fit into a lane's socket is counted as lost for
-that lane alone.
+Three threads, because a read can hang for ever inside the sound library, and so can the sound server. The main thread owns the link to
+main: it attaches lanes, sees the link close and sees that reads have stopped, and it can end the process whatever the others are stuck
+in. The device's thread looks for the device until it is there, opens it, reads and sends. Reads block; sends never do: what does not fit
+into a lane's socket is counted as lost for that lane alone. The server's thread hears from the sound server which source the device's
+thread really records: one that was moved to another microphone without a word is ended.
 
 The link (wire.Link), from main:
-    {"device", "block_ms", "rate", "channels", "stall_ms", "placement": {"cores", "nice"}}   the job, first and once
+    a soundcard.Job, its "placement" {"cores", "nice"}        the job, first and once
     {"attach": LANE} with one SOCK_SEQPACKET descriptor (again after a lane's restart: replaces), {"detach": LANE}
     closing it ends the process
 to main:
-    {"opened": {"device", "host", "rate", "channels", "why", "placement"}}
+    {"opened": a soundcard.Opened with "placement"}
+    {"looking": n}                    the device was looked for so often; after {"failed": …} the process goes on looking
     {"lost": n, "lanes": {LANE: n}}   totals of frames lost in the device, and for a lane; at most once a second
-    {"failed": {"error", "errno"}}    after which the process ends with the error's exit code
+    {"silent": bool, "muted": bool}   nothing but zeros has come for ten seconds; whether the server says that the source is muted
+    {"failed": {"error", "errno", "health"}}   it is not there, or not any more; then the process ends with the error's exit code
 """
 
 from __future__ import annotations
@@ -27,18 +28,22 @@ import os
 import select
 import signal
 import socket
+import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, NoReturn, Protocol
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from typing import Any, NoReturn
 
 from ..errors import DeviceError, InternalError, VoicedError
 from ..wire import Link
+from .attendant import Attendant
 from .blocks import DATAGRAM_LIMIT, Block, pack, split
-from .devices import Device, attempts, choose
-from .frameclock import FrameClock
+from .devices import PLUGINS
+from .frameclock import FrameClock, RateError
+from .soundcard import Job, Opened, SoundCard, Stream
+from .surroundings import Surroundings
 
 _SOCKET_BYTES = 32 * DATAGRAM_LIMIT
 """Asked of a lane's socket; the kernel gives what net.core.wmem_max allows (mostly 416 KiB): seconds of 16 kHz mono, half a
@@ -50,43 +55,14 @@ _PATIENCE = 10
 """Stall times that opening and the first block may take: a sound server's first block has taken 1.3 s, and a sleeping Bluetooth
 headset more."""
 
-_SERVER_BUFFER_S = 0.1
-"""Latency asked of the sound library, which sizes its buffer by it: at 0.1 s PipeWire holds 200 ms for a late reader and still
-hands over each block when it is full; 0.2 s would bring two blocks at a time."""
+_SILENCE_S = 10
+"""So long of zeros alone, in every channel, is digital silence: the noise of a microphone that is alive flips a bit much sooner."""
 
+_SLEPT_S = 0.5
+"""What CLOCK_BOOTTIME may gain on CLOCK_MONOTONIC before the machine has slept: the two are read one after the other."""
 
-@dataclass(frozen=True, slots=True)
-class Job:
-    """What main asks for. `rate` None: a lane's own (16 kHz) or, where refused, the device's. `channels`: the least."""
-
-    device: str = "auto"
-    block_ms: int = 40
-    rate: int | None = None
-    channels: int = 1
-    stall_ms: int = 1000
-    placement: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Opened:
-    """A device that is open: its name and host API, frames a second, samples a frame, and why this one and so."""
-
-    device: str
-    host: str
-    rate: int
-    channels: int
-    why: str
-
-
-class Stream(Protocol):
-    """An open device."""
-
-    def read(self, frames: int) -> tuple[Any, bool]:
-        """Blocks until there are `frames`; returns (a buffer of int16, interleaved; overflowed).
-
-        No bytes at all mean that the device has ended. Raises OSError with the device's errno.
-        """
-
+_LOOK_UP_S = 0.1
+"""How often the surroundings are looked at while there is no device."""
 
 Opener = Callable[[Job], tuple[Stream, Opened]]
 
@@ -119,15 +95,23 @@ class _Lane:
 
 
 class Capture:
-    """One device and its lanes. `run` is the life of the process; `clock` gives CLOCK_MONOTONIC in nanoseconds."""
+    """One device and its lanes. `run` is the life of the process.
 
-    def __init__(self, link: Link, opener: Opener, clock: Callable[[], int] = time.monotonic_ns) -> None:
-        self._link, self._opener, self._clock = link, opener, clock
+    clock    CLOCK_MONOTONIC in nanoseconds
+    asleep   nanoseconds that the machine has slept since it started: CLOCK_BOOTTIME goes on then, CLOCK_MONOTONIC does not
+    """
+
+    def __init__(
+        self, link: Link, opener: Opener, clock: Callable[[], int] = time.monotonic_ns, asleep: Callable[[], int] | None = None
+    ) -> None:
+        self._link, self._opener, self._clock, self._asleep = link, opener, clock, asleep or _asleep_ns
+        self._attendant = Attendant(self._moved)
         self._lock = threading.Lock()  # of _lanes and their sockets: a socket is never closed while the other thread sends
         self._lanes: dict[str, _Lane] = {}
         self._ended = os.eventfd(0, os.EFD_CLOEXEC)  # the device's thread has failed
         self._code = 0
-        self._reads = 0
+        self._reads = self._looks = 0
+        self._name = ""  # of the device that is open
 
     def run(self) -> int:
         """Serves until the link closes or the device fails; returns the exit code. On the main thread.
@@ -138,6 +122,7 @@ class Capture:
             first = self._link.receive()
             assert first is not None  # without a timeout there is a message or EOFError
             job = Job(**first.body)
+            self._name = job.device
             threading.Thread(target=self._hear, args=(job,), name="capture", daemon=True).start()
             return self._serve(job)
         except EOFError:
@@ -151,14 +136,14 @@ class Capture:
                 return self._code
             if ready:
                 self._obey()
-            elif self._reads != seen:
-                seen, quiet = self._reads, 0
+            elif self._reads + self._looks != seen:
+                seen, quiet = self._reads + self._looks, 0
             else:
                 quiet += 1
-                if quiet >= _TICKS * (1 if seen else _PATIENCE):
+                if quiet >= _TICKS * (1 if self._reads else _PATIENCE):
                     silent_s = quiet * job.stall_ms / 1000 / _TICKS
-                    what = f"no sound for {silent_s:.1f} s" if seen else f"not open after {silent_s:.1f} s"
-                    error = DeviceError(job.device, what, "it is opened again; if that goes on, look at the sound server")
+                    what = f"no sound for {silent_s:.1f} s" if self._reads else f"not open after {silent_s:.1f} s"
+                    error = DeviceError(self._name, what, "it is opened again; if that goes on, look at the sound server")
                     self._tell(error, errno.ETIMEDOUT)
                     return error.exit_code
 
@@ -188,21 +173,45 @@ class Capture:
     # ── the device's thread ────────────────────────────────────────────────────────────────────────────────────────────
 
     def _hear(self, job: Job) -> None:
-        name = job.device
         try:
             placement = _pin(job)
-            stream, opened = self._opener(job)
-            name = opened.device
+            stream, opened = self._find(job)
+            self._name = opened.device
             self._link.send({"opened": {**asdict(opened), "placement": placement}})
+            if opened.source:
+                self._attendant.watch(opened, follows=job.device in ("auto", *PLUGINS))
             self._pump(stream, opened, job)
         except VoicedError as error:
-            number = error.__cause__.errno if isinstance(error.__cause__, OSError) else 0
-            self._fail(error, number or 0)
+            self._fail(error)
         except OSError as error:
-            self._fail(DeviceError(name, error.strerror or str(error)), error.errno or 0)
+            self._fail(DeviceError(self._name, error.strerror or str(error)), error.errno or 0)
         except Exception as error:
             traceback.print_exc()
-            self._fail(InternalError("capture", f"{type(error).__name__}: {error}", "this is a fault of ours: see the journal"), 0)
+            self._fail(InternalError("capture", f"{type(error).__name__}: {error}", "this is a fault of ours: see the journal"))
+
+    def _find(self, job: Job) -> tuple[Stream, Opened]:
+        """Looks until it is there and opens it, at each change of what there is, and now and then where nothing tells of one: another
+        program lets go of a device without a word. Raises the last look's DeviceError."""
+        surroundings = Surroundings()
+        told = ""
+        while True:
+            try:
+                return self._opener(job)
+            except DeviceError as error:
+                self._looks += 1
+                if self._looks >= job.looks:
+                    raise
+                if str(error) != told:
+                    told = str(error)
+                    self._tell(error)
+                self._link.send({"looking": self._looks})
+            self._wait(min(job.reopen_ms << min(self._looks - 1, 16), job.reopen_max_ms) / 1000, surroundings)
+
+    def _wait(self, seconds: float, surroundings: Surroundings) -> None:
+        for _ in range(max(1, round(seconds / _LOOK_UP_S))):
+            if self._attendant.wait(_LOOK_UP_S) or surroundings.changed():
+                self._attendant.wait(_LOOK_UP_S)  # what comes is seldom whole at once
+                return
 
     def _pump(self, stream: Stream, opened: Opened, job: Job) -> NoReturn:
         size = max(1, job.block_ms * opened.rate // 1000)
@@ -210,13 +219,17 @@ class Capture:
         frameclock = FrameClock(opened.rate, size)
         first, lost_all, told_at = 0, 0, self._clock()
         told: tuple[int, dict[str, int]] = (0, {})
+        silence = _Silence(opened.rate)
+        slept = self._asleep()
         while True:
             buffer, _overflowed = stream.read(size)  # the flag is no measure: PipeWire never sets it, the frame clock sees every loss
             now = self._clock()
+            if (sleep_s := (self._asleep() - slept) / 1e9) > _SLEPT_S:
+                raise DeviceError(opened.device, f"the machine has slept for {sleep_s:,.0f} s", "it is opened again")
             data = bytes(buffer)
             frames, rest = divmod(len(data), frame_bytes)
             if rest:
-                raise DeviceError(opened.device, f"{len(data)} bytes came, whole frames of {opened.channels} channels expected")
+                raise RateError(opened.device, f"{len(data)} bytes came, whole frames of {opened.channels} channels expected")
             if not frames:
                 raise DeviceError(opened.device, f"it has ended: no frame came, {size} expected", "it is opened again")
             lost = frameclock.feed(frames, now)
@@ -225,6 +238,8 @@ class Capture:
             self._hand_out(Block(now, first, opened.rate, opened.channels, data, lost=lost))
             first += frames
             self._reads += 1
+            if silence.feed(data, frames):
+                self._link.send({"silent": silence.told, "muted": self._attendant.muted})
             if now - told_at >= 1_000_000_000:
                 with self._lock:
                     counts = (lost_all, {name: lane.lost for name, lane in self._lanes.items() if lane.lost})
@@ -238,13 +253,40 @@ class Capture:
                 for name in gone:  # main sees the lane end by itself and will attach its successor
                     self._lanes.pop(name).sock.close()
 
-    def _fail(self, error: VoicedError, number: int) -> None:
+    def _moved(self, line: str) -> None:
+        """In the server's thread."""
+        self._fail(DeviceError(self._name, line, "it is opened again"))
+
+    def _fail(self, error: VoicedError, number: int = 0) -> None:
         self._code = error.exit_code
         self._tell(error, number)
         os.eventfd_write(self._ended, 1)
 
-    def _tell(self, error: VoicedError, number: int) -> None:
-        self._link.send({"failed": {"error": str(error), "errno": number}})
+    def _tell(self, error: VoicedError, number: int = 0) -> None:
+        if not number and isinstance(error.__cause__, OSError):
+            number = error.__cause__.errno or 0
+        health = "stalled" if number == errno.ETIMEDOUT else "clock_mismatch" if isinstance(error, RateError) else "no_device"
+        self._link.send({"failed": {"error": str(error), "errno": number, "health": health}})
+
+
+class _Silence:
+    """Whether nothing but zeros comes, in all channels. It is told and nothing more: a mute switch and some headsets give zeros for
+    hours, and a device that is opened again and again loses what is said then."""
+
+    def __init__(self, rate: int) -> None:
+        self._least = _SILENCE_S * rate
+        self._frames = 0
+        self.told = False
+
+    def feed(self, data: bytes, frames: int) -> bool:
+        """True where `told` is another now."""
+        self._frames = self._frames + frames if data.count(0) == len(data) else 0
+        before, self.told = self.told, self._frames >= self._least
+        return self.told != before
+
+
+def _asleep_ns() -> int:
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.monotonic_ns()
 
 
 def _pin(job: Job) -> dict[str, Any]:
@@ -252,109 +294,6 @@ def _pin(job: Job) -> dict[str, Any]:
     from ..placement import pin
 
     return asdict(pin("capture", job.placement.get("cores", ()), nice=job.placement.get("nice", 0), process="capture"))
-
-
-# ── the sound library ──────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def list_devices() -> list[Device]:
-    """Every device that can record, as the sound library found them when it was loaded. Raises DeviceError without PortAudio."""
-    sounddevice = _library()
-    hosts = [host["name"] for host in sounddevice.query_hostapis()]
-    return [
-        Device(entry["index"], entry["name"], hosts[entry["hostapi"]], entry["max_input_channels"], round(entry["default_samplerate"]))
-        for entry in sounddevice.query_devices()
-        if entry["max_input_channels"] > 0
-    ]
-
-
-def open_device(job: Job) -> tuple[Stream, Opened]:
-    """Opens what the job names, at the first of `devices.attempts` that the device takes.
-
-    Raises DeviceError; its cause is an OSError with the device's errno where there is one.
-    """
-    sounddevice = _library()
-    device, why = choose(job.device, list_devices())
-    tried: list[str] = []
-    for rate, channels in attempts(device, job.rate, job.channels):
-        try:
-            stream = _PortAudio(sounddevice, device, rate, channels, job.block_ms)
-        except OSError as error:
-            tried.append(f"{rate} Hz {channels} ch: {error.strerror}")
-            cause = error
-            if error.errno in {errno.EBUSY, errno.ENODEV}:
-                break  # another format will not help
-            continue
-        refused = f" ({'; '.join(tried)})" if tried else ""
-        return stream, Opened(device.name, device.host, rate, channels, why + refused)
-    advice = "another program holds it" if cause.errno == errno.EBUSY else "name another device as the source of the lane"
-    raise DeviceError(device.name, f"it cannot be opened ({'; '.join(tried)})", advice) from cause
-
-
-class _PortAudio:
-    """A device opened by sounddevice; every error of the library comes out as an OSError."""
-
-    def __init__(self, sounddevice: Any, device: Device, rate: int, channels: int, block_ms: int) -> None:
-        self._error = sounddevice.PortAudioError
-        latency = max(_SERVER_BUFFER_S, 2.5 * block_ms / 1000)
-        block = block_ms * rate // 1000
-        with self._translated(), _quiet():
-            self._stream = sounddevice.RawInputStream(
-                samplerate=rate, channels=channels, dtype="int16", blocksize=block, device=device.index, latency=latency
-            )
-            try:
-                self._stream.start()
-            except self._error:
-                self._stream.close(ignore_errors=True)  # or the next attempt would find it busy
-                raise
-
-    def read(self, frames: int) -> tuple[Any, bool]:
-        with self._translated():
-            buffer, overflowed = self._stream.read(frames)
-        return buffer, bool(overflowed)
-
-    @contextlib.contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            yield
-        except self._error as error:
-            raise as_oserror(error.args) from None
-
-
-_ERRNO = {-9999: errno.EIO, -9998: errno.EINVAL, -9997: errno.EINVAL, -9996: errno.ENODEV, -9985: errno.EBUSY}
-"""PortAudio's codes: unanticipated host error, bad channel count, bad rate, no such device, device unavailable."""
-
-
-def as_oserror(args: tuple[Any, ...]) -> OSError:
-    """A PortAudioError's arguments (text, code, (host API, host's code, host's text)), the last ones not always there."""
-    text = str(args[0]) if args else "sound library error"
-    code = args[1] if len(args) > 1 else 0
-    if len(args) > 2:
-        _, host_code, host_text = args[2]
-        return OSError(abs(host_code) or errno.EIO, f"{text}: {host_text}" if host_text else text)
-    return OSError(_ERRNO.get(code, errno.EIO), text)
-
-
-def _library() -> Any:
-    try:
-        import sounddevice
-    except OSError as error:  # the binding is there and the C library is not
-        raise DeviceError("capture", f"the sound library is missing ({error})", "install the package libportaudio2") from None
-    return sounddevice
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """PortAudio writes each refused format to standard error, three lines of C at a time: we tell it ourselves, once."""
-    keep = os.dup(2)
-    null = os.open(os.devnull, os.O_WRONLY)
-    try:
-        os.dup2(null, 2)
-        yield
-    finally:
-        os.dup2(keep, 2)
-        os.close(keep)
-        os.close(null)
 
 
 def main(fd: int) -> NoReturn:
@@ -365,12 +304,42 @@ def main(fd: int) -> NoReturn:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C goes to the whole group; main ends us by closing the link
     code = InternalError.exit_code
     try:
+        _silence_libraries()
         with contextlib.closing(Link.from_fd(fd)) as link:
-            code = Capture(link, open_device).run()
+            code = Capture(link, SoundCard().open).run()
     except VoicedError as error:
-        os.write(2, f"{error}\n".encode())
+        sys.stderr.write(f"{error}\n")
         code = error.exit_code
     except Exception:
         traceback.print_exc()
     finally:
+        sys.stderr.flush()
         os._exit(code)
+
+
+def list_main(fd: int) -> int:
+    """A process that answers what can record, as {"devices": [{…}, …], "server", "default"} or {"failed": {"error"}}, and ends: the sound
+    library may hang where it looks."""
+    _silence_libraries()
+    with contextlib.closing(Link.from_fd(fd)) as link:
+        try:
+            devices, server = SoundCard().devices()
+        except DeviceError as error:
+            link.send_all({"failed": {"error": str(error)}})
+            return error.exit_code
+        link.send_all(
+            {
+                "devices": [asdict(one) for one in devices],
+                "server": server.name if server else "",
+                "default": server.default if server else "",
+            }
+        )
+    return 0
+
+
+def _silence_libraries() -> None:
+    """PortAudio and ALSA write several lines of C at each refusal, which we tell ourselves, once: only Python has standard error."""
+    sys.stderr = open(os.dup(2), "w", buffering=1)  # noqa: SIM115, PTH123  it lives as long as we do
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 2)
+    os.close(null)

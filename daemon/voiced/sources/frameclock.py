@@ -27,6 +27,10 @@ _RATE_BAND = (0.8, 1.25)
 _RATE_SECONDS = 3
 
 
+class RateError(DeviceError):
+    """A device that does not give the frames that were agreed: another rate, or another number of channels."""
+
+
 class FrameClock:
     """Fed after each read, on the device's thread.
 
@@ -50,7 +54,7 @@ class FrameClock:
     def feed(self, frames: int, now_ns: int) -> int:
         """Takes a read of `frames` that returned at `now_ns`; returns the frames that were lost before it, mostly 0.
 
-        Raises DeviceError when the device has given another rate than the agreed one for three seconds: speech at a wrong
+        Raises RateError when the device has given another rate than the agreed one for three seconds: speech at a wrong
         rate is noise, and nobody would be told.
         """
         self._due += frames
@@ -92,4 +96,4 @@ class FrameClock:
         self._wrong_seconds += 1
         if self._wrong_seconds == _RATE_SECONDS:
             what = f"gives {measured:,.0f} frames a second where {self._rate:,} were agreed"
-            raise DeviceError("capture", what, "its rate or its number of channels is not what it says; choose another device")
+            raise RateError("capture", what, "its rate or its number of channels is not what it says; choose another device")

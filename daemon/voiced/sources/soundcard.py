@@ -1,0 +1,194 @@
+"""The sound library: what can record, and a device that is open.
+
+What lives here: the only use of sounddevice (PortAudio), for cards, JACK, and the sources of a server, which are reached through its
+plugin. What must not: the reading loop, lanes. Reads block, since callbacks need memory that is both writable and executable, which a
+hardened unit forbids.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from ..errors import DeviceError
+from ..units import RATE
+from .devices import CARDS, Device, all_devices, attempts, choose, where_are_they
+from .servers import Server, ask, stream_name
+
+_SERVER_BUFFER_S = 0.1
+"""Latency asked of the sound library, which sizes its buffer by it: at 0.1 s PipeWire holds 200 ms for a late reader and still
+hands over each block when it is full; 0.2 s would bring two blocks at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What main asks for.
+
+    rate       None: a lane's own (16 kHz) or, where refused, the device's; a server's source always at its own
+    channels   the least that the lanes need; 0: all that there are
+    looks      how often a device that is not there is looked for before the process ends, to begin afresh
+    reopen_ms, reopen_max_ms   between two looks where nothing tells of a change: doubled each time, at the most
+    """
+
+    device: str = "auto"
+    block_ms: int = 40
+    rate: int | None = None
+    channels: int = 1
+    stall_ms: int = 1000
+    looks: int = 1
+    reopen_ms: int = 500
+    reopen_max_ms: int = 1500
+    placement: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A device that is open: its name and host API, frames a second, samples a frame, why this one and so, its id and source (Device)."""
+
+    device: str
+    host: str
+    rate: int
+    channels: int
+    why: str
+    id: str = ""
+    source: str = ""
+
+
+class Stream(Protocol):
+    """An open device."""
+
+    def read(self, frames: int) -> tuple[Any, bool]:
+        """Blocks until there are `frames`; returns (a buffer of int16, interleaved; overflowed).
+
+        No bytes at all mean that the device has ended. Raises OSError with the device's errno.
+        """
+
+
+class SoundCard:
+    """The library as one process has it. `devices` and `open` find what is there at that moment; no stream may be open then."""
+
+    def __init__(self) -> None:
+        self._library: Any = None
+
+    def devices(self) -> tuple[list[Device], Server | None]:
+        """Everything that can record, and the server. Raises DeviceError without PortAudio."""
+        if self._library is None:
+            self._library = _load()
+        else:  # its list is as old as its last start
+            self._library._terminate()
+            self._library._initialize()
+        hosts = [host["name"] for host in self._library.query_hostapis()]
+        found = [
+            Device(one["index"], one["name"], hosts[one["hostapi"]], one["max_input_channels"], round(one["default_samplerate"]))
+            for one in self._library.query_devices()
+            if one["max_input_channels"] > 0
+        ]
+        try:
+            cards = CARDS.read_text()
+        except OSError:  # no sound in this kernel
+            cards = ""
+        server = ask()
+        return all_devices(found, server, cards), server
+
+    def open(self, job: Job) -> tuple[Stream, Opened]:
+        """Opens what the job names, at the first of `devices.attempts` that the device takes.
+
+        Raises DeviceError; its cause is an OSError with the device's errno where there is one.
+        """
+        found, server = self.devices()
+        device, why = choose(job.device, found, server.default if server else "")
+        _aim(device)
+        tried: list[str] = []
+        for rate, channels in attempts(device, job.rate, job.channels):
+            try:
+                stream = _PortAudio(self._library, device, rate, channels, job.block_ms)
+            except OSError as error:
+                tried.append(f"{rate} Hz {channels} ch: {error.strerror}")
+                cause = error
+                if error.errno not in (errno.EINVAL, errno.EIO):
+                    break  # another format will not help
+                continue
+            refused = f" (refused: {'; '.join(tried)})" if tried else ""
+            coarse = f"; at {rate} Hz words are heard less surely" if rate < RATE else ""
+            return stream, Opened(device.name, device.host, rate, channels, why + refused + coarse, device.id, device.source)
+        raise DeviceError(device.name, f"it cannot be opened ({'; '.join(tried)})", _advice(cause.errno or 0)) from cause
+
+
+def _advice(number: int) -> str:
+    if number == errno.EBUSY:
+        return "another program holds it"
+    if number in (errno.EACCES, errno.EPERM):
+        return where_are_they()
+    return "name another device as the source of the lane"
+
+
+def _aim(device: Device) -> None:
+    """Points the servers' plugins at this source, for the next stream: they read it from the environment.
+
+    `dont-reconnect` makes PipeWire end the stream with its source, where it would else go on with another microphone.
+    """
+    properties = f'node.name = "{stream_name()}" node.dont-reconnect = true'
+    if device.source:
+        name = device.source
+        if name.endswith(".monitor") and device.host == "PipeWire":  # of PipeWire's a sink itself
+            properties += f' target.object = "{name.removesuffix(".monitor")}" stream.capture.sink = true'
+        else:
+            properties += f' target.object = "{name}"'
+        os.environ["PULSE_SOURCE"] = name
+    os.environ["PIPEWIRE_ALSA"] = f"{{ {properties} }}"
+
+
+class _PortAudio:
+    """A device opened by sounddevice; every error of the library comes out as an OSError."""
+
+    def __init__(self, sounddevice: Any, device: Device, rate: int, channels: int, block_ms: int) -> None:
+        self._error = sounddevice.PortAudioError
+        latency = max(_SERVER_BUFFER_S, 2.5 * block_ms / 1000)
+        block = block_ms * rate // 1000
+        with self._translated():
+            self._stream = sounddevice.RawInputStream(
+                samplerate=rate, channels=channels, dtype="int16", blocksize=block, device=device.index, latency=latency
+            )
+            try:
+                self._stream.start()
+            except self._error:
+                self._stream.close(ignore_errors=True)  # or the next attempt would find it busy
+                raise
+
+    def read(self, frames: int) -> tuple[Any, bool]:
+        with self._translated():
+            buffer, overflowed = self._stream.read(frames)
+        return buffer, bool(overflowed)
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except self._error as error:
+            raise as_oserror(error.args) from None
+
+
+_ERRNO = {-9999: errno.EIO, -9998: errno.EINVAL, -9997: errno.EINVAL, -9996: errno.ENODEV, -9985: errno.EBUSY}
+"""PortAudio's codes: unanticipated host error, bad channel count, bad rate, no such device, device unavailable."""
+
+
+def as_oserror(args: tuple[Any, ...]) -> OSError:
+    """A PortAudioError's arguments (text, code, (host API, host's code, host's text)), the last ones not always there."""
+    text = str(args[0]) if args else "sound library error"
+    code = args[1] if len(args) > 1 else 0
+    if len(args) > 2:
+        _, host_code, host_text = args[2]
+        return OSError(abs(host_code) or errno.EIO, f"{text}: {host_text}" if host_text else text)
+    return OSError(_ERRNO.get(code, errno.EIO), text)
+
+
+def _load() -> Any:
+    try:
+        import sounddevice
+    except OSError as error:  # the binding is there and the C library is not
+        raise DeviceError("capture", f"the sound library is missing ({error})", "install the package libportaudio2") from None
+    return sounddevice
