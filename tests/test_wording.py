@@ -13,12 +13,12 @@ OPEN = (
     "set a timer for", "turn on the", "what is the weather in my", "remind me to", "play something by", "lights off and", "call mom if",
     "what's", "tell me what's", "set a timer for twenty", "set a timer for 20", "turn off the lights in five", "please call", "call",
     "okay remind me", "can you please set", "call five five five", "my number is four one five", "i want um", "uh", "Set a timer for…",
-    "seven nine", "my name is r o b", "the code has a b three",
+    "seven", "seven nine", "my name is r o b", "the code has a b three",
 )  # fmt: skip
 DONE = (
     "", "turn it on", "switch the light off", "come in", "what time is it", "tell me what time it is", "call mom", "stop", "play", "yes",
     "set a timer for twenty minutes", "set an alarm for seven", "set the volume to five", "turn on the lights in the kitchen",
-    "call four one five five five five zero one two three", "i think so", "do that", "twenty five", "never mind", "可以", "打开灯", "好 的", "five",
+    "call four one five five five five zero one two three", "i think so", "do that", "twenty five", "never mind", "可以", "打开灯", "好 的",
     "wake me at six oh five", "nine one two three four five six seven eight nine", "do i",
 )  # fmt: skip
 

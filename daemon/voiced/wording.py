@@ -71,7 +71,7 @@ def _open_number(words: list[str]) -> bool:
     if not 0 < said < _LONG_NUMBER:
         return False
     clock = before and before[-1] in _BEFORE_A_TIME  # "at six oh five"
-    return not _WANTS_DIGITS.isdisjoint(before) or (len(spelled) > 1 and not clock)
+    return not before or not _WANTS_DIGITS.isdisjoint(before) or (len(spelled) > 1 and not clock)
 
 
 def _split(words: list[str], belongs: Callable[[str], bool]) -> tuple[list[str], list[str]]:
