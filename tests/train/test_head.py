@@ -204,14 +204,14 @@ def test_share_alike_sound_only_judges(tmp_path: Path) -> None:
 
 
 def test_a_phrase_within_another_is_not_foreign_to_it(tmp_path: Path) -> None:
-    names = ("jarvis", "computer", "hey computer")
+    names = ("jarvis", "computer", "hey computer", "hey computer (es)")
     lines = [
         LINE.format(path=f"{name}{at}", role="wake", licence="CC0", more=f', "keyword": "{name}"') for name in names for at in range(60)
     ]
     lines.append(LINE.format(path="x", role="wake", licence="CC0", more=', "keyword": "(not-wake)"'))
     found = wake_split.read(write_manifest(tmp_path, *lines))
     others = [*wake_split.without_phrase(found, "computer", "train"), *wake_split.without_phrase(found, "computer", "test")]
-    assert {one.phrase for one in others} <= {"jarvis", ""}
+    assert {one.phrase for one in others} == {"jarvis", "", "hey computer (es)"}
     assert {one.phrase for one in wake_split.of_phrase(found, "jarvis", "train")} == {"jarvis"}
 
 
@@ -221,10 +221,12 @@ def test_a_recording_whose_words_hold_the_phrase_is_left_out_of_what_is_foreign(
         ', "text": "computers"',
         ', "keyword": "hey computer"',
         ', "asr_moonshine_tiny": "A computer."',
+        ', "keyword": "hey computer (es)"',
+        ', "keyword": "hey computer (es)", "text": "oye, computer"',
     )
     lines = [LINE.format(path=f"{at}", role="command", licence="CC0", more=each) for at, each in enumerate(more)]
     names = wake_split.saying(wake_split.read(write_manifest(tmp_path, *lines)), "computer")
-    assert names == {"0", "2", "3"}
+    assert names == {"0", "2", "3", "5"}
     tracks = some_tracks(8, (3, 4, 5))
     kept = wake_tracks.without(tracks, frozenset({tracks.names[1], "nobody"}))
     assert kept.names == (tracks.names[0], tracks.names[2])

@@ -26,6 +26,8 @@ FOREIGN_PARTS = {"test": 0.5, "dev": 0.05}
 
 _FOREIGN_ROLES = frozenset(("wake-negative", "negative", "asr", "command", "endpoint", "music", "noise"))
 _SHARE_ALIKE = re.compile(r"\bA?GPL|BY-SA|BY-NC", re.IGNORECASE)
+_TRANSLATED = re.compile(r"^[^()]*\([a-z]{2}\)")
+"""A phrase with a language is said in that language: in "hey computer (es)" one hears "oye, ordenador"."""
 _NO_PHRASE = frozenset(("", "(not-wake)", "multiple_keywords"))
 
 
@@ -114,8 +116,8 @@ def without_phrase(recordings: Sequence[Recording], phrase: str, where: Part) ->
 
 
 def holds(said: str, phrase: str) -> bool:
-    """Whether the words have the phrase among them, as whole words."""
-    return bool(re.search(rf"\b{re.escape(phrase)}\b", said.lower()))
+    """Whether the words have the phrase among them, as whole words and untranslated."""
+    return bool(re.search(rf"\b{re.escape(phrase)}\b", _TRANSLATED.sub("", said.lower())))
 
 
 def saying(recordings: Sequence[Recording], phrase: str) -> frozenset[str]:
