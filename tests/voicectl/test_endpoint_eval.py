@@ -101,13 +101,17 @@ def test_a_synthesizers_query_keeps_its_end_and_its_pause(tmp_path: Path) -> Non
 class Written:
     """Answers as a test writes them, in the place of a Library of tapes."""
 
-    def __init__(self, second_ms: float = 100.0, score: float = 0.0) -> None:
-        self.second_ms, self.probability = second_ms, score
+    def __init__(self, second_ms: float = 100.0, score: float = 0.0, foresee_ms: float = 0.0) -> None:
+        self.second_ms, self.probability, self.foresee_ms = second_ms, score, foresee_ms
         self.asked: list[tuple[int, int]] = []
 
     def first_pass(self, tape: Tape, samples: object, last: int) -> Words:
         said = [fact for fact in tape.facts if isinstance(fact, Words) and fact.sample <= last]
         return tape.whole if last >= tape.settled else said[-1] if said else Words(0, "")
+
+    def foresee(self, tape: Tape, samples: object, first: int, last: int) -> tuple[Words, float]:
+        """A token 150 ms ahead, where a test says what it costs; else none."""
+        return Words(last, "turn it on", last + 150 * MS if self.foresee_ms else None, -1.0), self.foresee_ms
 
     def second_pass(self, tape: Tape, samples: object, first: int, last: int) -> Answer:
         self.asked.append((first, last))
@@ -166,6 +170,14 @@ def test_the_end_token_closes_at_once_and_pays_for_its_chunk() -> None:
     outcome = replay(endpoint_points.by_token(defaults()), library(), query(1280), SPOKEN)
     assert (outcome.reason, outcome.closed) == ("end token", 1600 * MS)
     assert outcome.endpoint_ms == 320 + 20 + 10
+
+
+@pytest.mark.parametrize(("foresee_ms", "endpoint_ms"), [(100.0, 256 + 10), (400.0, 64 + 400 + 10)])
+def test_a_foreseen_token_closes_after_its_silence_or_when_it_is_known(foresee_ms: float, endpoint_ms: float) -> None:
+    """The last chunk, which would bring the token, has not come by then."""
+    outcome = replay(endpoint_points.by_token(defaults()), library(foresee_ms=foresee_ms), query(1280), SPOKEN)
+    assert (outcome.rule, outcome.closed) == ("foreseen_token", 1536 * MS)  # 240 ms after the speech, in the window that ends here
+    assert outcome.endpoint_ms == endpoint_ms
 
 
 def test_nothing_closes_a_turn_that_is_never_to_be_cut() -> None:
