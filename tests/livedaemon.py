@@ -303,6 +303,11 @@ class Listener:
             events = [item.event for item in self._heard[self._from :] if isinstance(item, Published)]
         return [event for event in events if not turn or getattr(event, "turn", 0) == turn]
 
+    def heard(self) -> list[Heard]:
+        """All there ever was."""
+        with self._change:
+            return list(self._heard)
+
     def published(self) -> list[Published]:
         """All there ever was."""
         with self._change:

@@ -36,7 +36,7 @@ statistics fairqueue
 children
 batch
 runtime
-processes
+eventbox processes
 assembly
 pipeline
 ears spelling
@@ -51,6 +51,7 @@ desk
 receipts
 plain
 events
+loudness
 audio
 models
 fetch

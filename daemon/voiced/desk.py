@@ -30,6 +30,8 @@ class LaneView:
     """The open turn, 0 where there is none."""
     reason: str = ""
     """Why its health is what it is, one line; empty where there is nothing to say."""
+    why: str = ""
+    """Why its state is what it is, in words that can be spoken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +92,18 @@ class Published:
 
 
 @dataclass(frozen=True, slots=True)
+class LevelHeard:
+    """How loud a lane's sound is up to `sample`, in dB below full scale. Told while somebody asked for it (Desk.levels)."""
+
+    lane: str
+    sample: int
+    rms_dbfs: float
+    peak_dbfs: float
+    monotonic_us: int = 0
+    turn: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class LaneChanged:
     """Something in a LaneView changed: the new one, whole."""
 
@@ -103,7 +117,7 @@ class HealthChanged:
     snapshot: Snapshot
 
 
-News = Published | LaneChanged | HealthChanged | Reloading | Reloaded
+News = Published | LaneChanged | HealthChanged | LevelHeard | Reloading | Reloaded
 
 
 class Desk(Protocol):
@@ -121,8 +135,20 @@ class Desk(Protocol):
     async def stop(self, lane: str) -> None:
         """The speaker has finished: the open turn gives its final. Nothing where no turn is open."""
 
-    async def cancel(self, lane: str) -> None:
-        """Throws the open turn away."""
+    async def cancel(self, lane: str, turn: int = 0) -> None:
+        """Throws the open turn away; with `turn` only where it is that one."""
+
+    async def follow_up(self, lane: str) -> int:
+        """Opens a turn without a phrase as soon as nothing is played and its echo is over; the turn's id, 0 where that is later."""
+
+    async def withdraw(self, lane: str) -> None:
+        """A follow-up that waits is wanted no more."""
+
+    async def playback(self, lane: str, active: bool) -> None:
+        """A client plays sound itself that this lane may hear, from now on or no more."""
+
+    def levels(self, wanted: bool) -> None:
+        """Whether LevelHeard is to be told."""
 
     async def mute(self, lane: str | None, muted: bool) -> None:
         """Mutes one lane, or all of them: its capture process ends."""

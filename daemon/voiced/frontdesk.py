@@ -43,8 +43,21 @@ class FrontDesk:
     async def stop(self, lane: str) -> None:
         self._lanes[lane].send({"command": "stop"})
 
-    async def cancel(self, lane: str) -> None:
-        self._lanes[lane].send({"command": "cancel"})
+    async def cancel(self, lane: str, turn: int = 0) -> None:
+        self._lanes[lane].send({"command": "cancel", "turn": turn})
+
+    async def follow_up(self, lane: str) -> int:
+        return await self._lanes[lane].trigger(next(self._tokens), "follow up")
+
+    async def withdraw(self, lane: str) -> None:
+        self._lanes[lane].send({"command": "withdraw"})
+
+    async def playback(self, lane: str, active: bool) -> None:
+        self._lanes[lane].play(active=active)
+
+    def levels(self, wanted: bool) -> None:
+        for lane in self._lanes.values():
+            lane.tell_levels(wanted=wanted)
 
     async def mute(self, lane: str | None, muted: bool) -> None:
         self._mute(lane, muted)

@@ -47,6 +47,7 @@ class LaneState:
     silence: str = ""  # its device gives nothing but zeros: what may be the cause
     overload: Overload = field(default_factory=Overload)
     state: str = "asleep"
+    why: str = "started"  # its state is what it is, in words that can be spoken
     sequence: int = 0
     position: int = 0
     position_at: float = field(default_factory=time.monotonic)
@@ -55,6 +56,8 @@ class LaneState:
     rows: tuple[PlacementRow, ...] = ()
     triggered: dict[int, asyncio.Future[int]] = field(default_factory=dict)
     ended: bool = False
+    playing: bool = False  # a client plays sound itself
+    levels: bool = False  # somebody wants to know how loud it is
     told: LaneView | None = None
     phrases: tuple[str, ...] = ()
     revision: int = 0  # of the settings that its process was given last
@@ -106,19 +109,41 @@ class LaneState:
         """As the outside sees it."""
         health = self.health
         reason = {"overloaded": TOO_SLOW, "digital_silence": self.silence}.get(health, self.reason)
-        return LaneView(self.settings.name, self.state, health, self.muted, self.phrases, self.settings.source, self.turn, reason)
+        return LaneView(self.settings.name, self.state, health, self.muted, self.phrases, self.settings.source, self.turn, reason, self.why)
 
     def send(self, body: dict[str, Any]) -> bool:
         """To its process; False where it has none, or one that does not read."""
         return self.child is not None and self.child.send(body)
 
-    async def trigger(self, token: int) -> int:
-        """Has its process open a turn; the id. DeviceError: it hears nothing; InternalError: it does not do it."""
+    def enters(self, state: str) -> None:
+        """Its process says so, between the events that say more."""
+        self.state, self.why = state, {"hearing": "speech", "trailing": "silence after speech"}.get(state, self.why)
+
+    def play(self, *, active: bool) -> None:
+        """A client plays sound itself, or no more: its process knows, and so will a later one."""
+        self.playing = active
+        self.send({"playback": active})
+
+    def tell_levels(self, *, wanted: bool) -> None:
+        self.levels = wanted
+        self.send({"levels": wanted})
+
+    def begun(self) -> None:
+        """Its process is warm, and has yet to hear of what is not in its settings."""
+        self.ready = True
+        if self.playing:
+            self.send({"playback": True})
+        if self.levels:
+            self.send({"levels": True})
+
+    async def trigger(self, token: int, command: str = "trigger") -> int:
+        """Has its process open a turn; the id, 0 where a follow-up waits for the end of what is played. DeviceError: it hears nothing;
+        InternalError: it does not do it."""
         where = f"lane {self.settings.name}"
         if self.health not in HEARING or self.child is None:
             raise DeviceError(where, f"it has no sound now ({self.health})", "see `voicectl status`")
         waiting = self.triggered[token] = asyncio.get_running_loop().create_future()
-        self.child.send({"command": "trigger", "token": token})
+        self.child.send({"command": command, "token": token})
         try:
             return await asyncio.wait_for(waiting, TRIGGER_SECONDS)
         except TimeoutError:

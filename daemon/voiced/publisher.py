@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from .desk import HealthChanged, LaneChanged, News, Published, Snapshot
-from .events import Event, NearMiss, TurnClosed, Wake, WakeRefused
+from .events import Endpoint, Event, NearMiss, TurnClosed, Wake, WakeRefused
 from .lanestate import LaneState
 from .ledger import summary
 from .receipts import Stamps
@@ -54,8 +54,10 @@ class Publisher:
         """An event of a lane, as its process stamped it; `text`: the log may hold its words; `receipts`: of so many turns they are kept."""
         over = lane.ledger.follow(event)
         if isinstance(event, Wake):
-            lane.state = "awake"
+            lane.state, lane.why = "awake", f"{event.phrase} was heard" if event.phrase else event.verdict
         elif lane.turn == 0:
+            if isinstance(event, Endpoint | TurnClosed) and lane.state != "asleep":
+                lane.why = event.reason.value
             lane.state = "asleep"
         lane.sequence += 1
         now = time.monotonic_ns()

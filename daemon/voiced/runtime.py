@@ -14,10 +14,10 @@ import queue
 import socket
 import threading
 import time
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +26,13 @@ from .audio import Samples
 from .desk import PlacementRow
 from .ears import Ears, Gap, Heard, Spotting
 from .errors import InputError, InternalError, VoicedError
+from .eventbox import EventBox
 from .events import (
     AudioLost,
     Cancel,
     DropRewrite,
     Endpoint,
     Event,
-    Partial,
     Rewrite,
     Rewritten,
     Shutdown,
@@ -41,9 +41,10 @@ from .events import (
     TurnClosed,
 )
 from .journal import trace
+from .loudness import Loudness
 from .models import default_library
 from .pipeline import Rules, Scribe
-from .plain import decode, encode
+from .plain import decode
 from .processes import fail, receive_job
 from .receipts import Stamps
 from .settings import Settings, from_plain
@@ -58,43 +59,6 @@ HEARD_LIMIT = 512
 
 LOOK_UP_SECONDS = 0.25
 """How long the ears wait for sound before they look for what else there is to do: a reload is taken in silence, too."""
-
-OUTBOX_LIMIT = 1000
-"""Events that may wait for a main process that does not read: hours of turns. Partials only replace each other."""
-
-
-class Outbox:
-    """Events to the main process, in order, never blocking: the newest partial only, at most OUTBOX_LIMIT of the others.
-
-    Any thread may put; a full socket keeps what is left for the next put or `flush`.
-    """
-
-    def __init__(self, link: wire.Link) -> None:
-        self._link = link
-        self._lock = threading.Lock()
-        self._waiting: deque[tuple[Event, Stamps]] = deque()
-        self.lost = 0
-
-    def put(self, event: Event, stamps: Stamps) -> None:
-        with self._lock:
-            if self._waiting and isinstance(event, Partial) and isinstance(self._waiting[-1][0], Partial):
-                self._waiting.pop()
-            if len(self._waiting) >= OUTBOX_LIMIT:
-                self._waiting.popleft()
-                self.lost += 1
-            self._waiting.append((event, replace(stamps, lost_events=self.lost)))
-            self._flush()
-
-    def flush(self) -> None:
-        with self._lock:
-            self._flush()
-
-    def _flush(self) -> None:
-        while self._waiting:
-            event, stamps = self._waiting[0]
-            if not self._link.send({"event": encode(event), "stamps": asdict(stamps)}):
-                return
-            self._waiting.popleft()
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +76,7 @@ class Lane:
 
     def __init__(self, link: wire.Link, job: dict[str, Any]) -> None:
         self._link = link
-        self._outbox = Outbox(link)
+        self._outbox = EventBox(link)
         self._settings: Settings = from_plain(job["settings"])
         self._lane = next(lane for lane in self._settings.lanes if lane.name == job["lane"])
         self._job = job
@@ -135,6 +99,7 @@ class Lane:
         self._deadlines: OrderedDict[int, float] = OrderedDict()  # by turn that has ended
         self._deadline_s = self._settings.second_pass.deadline_ms / 1000
         self._state = "asleep"  # the one that main was told
+        self._loudness, self._levels = Loudness(), False  # told where somebody wants to know
         self._choice = ""  # of a channel, as main was told
 
     def run(self) -> int:
@@ -220,6 +185,8 @@ class Lane:
             for heard in self._ears.hear(frame):
                 self._hand_over(heard)
             self._position = frame.end
+            if self._levels and (level := self._loudness.step(frame.samples)):
+                self._link.send({"level": asdict(level), "sample": frame.end})  # one that does not fit is no loss
             told = told or self._link.send({"hears": True})
 
     def _open(self, wanted: Microphone | Path | None) -> Microphone | PacedFile | None:
@@ -392,8 +359,17 @@ class Lane:
                 self._ears.command(Trigger(0, token))
             case {"command": "stop"}:
                 self._ears.command(Stop(0))
-            case {"command": "cancel"}:
-                self._ears.command(Cancel(0))
+            case {"command": "cancel", "turn": turn}:
+                self._ears.command(Cancel(0, turn))
+            case {"command": "follow up", "token": token}:
+                if self._ears.echoing:  # it opens later, and its wake tells its id
+                    self._link.send({"triggered": token, "turn": 0})
+                    token = 0
+                self._ears.command(Trigger(0, token, follow_up=True))
+            case {"playback": active}:
+                self._ears.playback(active=active)
+            case {"levels": wanted}:
+                self._levels = wanted
             case {"command": "withdraw"}:
                 self._ears.withdraw()
             case {"rewritten": plain}:

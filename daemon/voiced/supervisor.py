@@ -21,7 +21,7 @@ from typing import Any, cast
 from . import wire
 from .captures import Captures
 from .children import START_SECONDS, Child, Timers, wait_ended
-from .desk import PlacementRow, Snapshot
+from .desk import LevelHeard, PlacementRow, Snapshot
 from .errors import ModelError, VoicedError
 from .events import CloseReason, Event, Rewritten, Wake
 from .fairqueue import Request
@@ -169,8 +169,12 @@ class Supervisor:
             case {"hears": True}:
                 lane.hears(time.monotonic())
                 self._publisher.tell_lane(lane)
+            case {"level": level, "sample": sample}:
+                self._publisher.send(
+                    LevelHeard(lane.settings.name, sample, **level, monotonic_us=time.monotonic_ns() // 1000, turn=lane.turn)
+                )
             case {"state": state}:
-                lane.state = state
+                lane.enters(state)
                 self._publisher.tell_lane(lane)
             case {"rewrite": turn, "attempt": attempt, "sample": sample}:
                 self._rewriter.ask(Request(child.name, turn, attempt, sample, message.fds[0]))
@@ -185,7 +189,7 @@ class Supervisor:
                 child.kill()  # its successor begins with them
             case {"ready": rows}:
                 child.loading = ""
-                lane.ready = True
+                lane.begun()
                 if lane.revision != self._revision:
                     self._hand_over(lane)
                 lane.rows = tuple(PlacementRow.from_plain(row) for row in rows)

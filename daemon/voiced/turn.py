@@ -141,8 +141,8 @@ class TurnMachine:
                 return self._rewritten(fact)
             case Stop():
                 return self._close(CloseReason.STOPPED)
-            case Cancel(turn=turn):
-                return self._close(CloseReason.CANCELLED) if turn in (0, self.open_turn) else []
+            case Cancel(turn=only):
+                return self._close(CloseReason.CANCELLED) if only in (0, self.open_turn) else []
             case AudioLost():
                 return self._close(CloseReason.AUDIO_LOST)
             case Shutdown():

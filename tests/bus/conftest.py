@@ -68,13 +68,33 @@ class MemoryDesk:
                 raise ZeroDivisionError("secret detail in /some/path")
             case "gone":
                 raise KeyError(lane)
+        if options.get("hold"):
+            self.change(dataclasses.replace(self._view(lane), turn=42))
         return 42
 
     async def stop(self, lane: str) -> None:
         self.asked.append(("stop", lane))
 
-    async def cancel(self, lane: str) -> None:
-        self.asked.append(("cancel", lane))
+    async def cancel(self, lane: str, turn: int = 0) -> None:
+        self.asked.append(("cancel", lane, turn))
+
+    async def follow_up(self, lane: str) -> int:
+        self.asked.append(("follow up", lane))
+        return 0
+
+    async def withdraw(self, lane: str) -> None:
+        self.asked.append(("withdraw", lane))
+
+    async def playback(self, lane: str, active: bool) -> None:
+        self._view(lane)
+        self.asked.append(("playback", lane, active))
+
+    def levels(self, wanted: bool) -> None:
+        self.asked.append(("levels", wanted))
+
+    def _view(self, lane: str) -> LaneView:
+        """KeyError(lane) where there is none."""
+        return {view.name: view for view in self.now.lanes}[lane]
 
     async def mute(self, lane: str | None, muted: bool) -> None:
         self.asked.append(("mute", lane, muted))

@@ -38,7 +38,7 @@ def test_calls(bus: Bus, library: str, go: Go, desk: MemoryDesk, serving: type[S
             assert desk.asked == [
                 ("trigger", "kitchen", {"note": "hi", "count": 3, "loud": True, "gain": 0.5}),
                 ("stop", "living-room"),
-                ("cancel", "kitchen"),
+                ("cancel", "kitchen", 0),
                 ("mute", None, True),
                 ("mute", "kitchen", False),
             ]

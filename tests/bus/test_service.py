@@ -82,7 +82,7 @@ def test_properties_and_status(bus: Bus, library: str, go: Go, desk: MemoryDesk,
             client = await connect(bus.address, library)
             assert await ask(client, KITCHEN, f"{DBUS}.Properties.GetAll", "s", LANE) == {
                 "State": "asleep", "Health": "ok", "Muted": False, "Phrases": ["jarvis"], "Source": "microphone", "Turn": 0,
-                "Reason": "",
+                "Reason": "", "StateReason": "",
             }  # fmt: skip
             every = await ask(client, interface.ROOT, f"{DBUS}.Properties.GetAll", "s", MANAGER)
             assert set(every) == {prop.name for prop in interface.MANAGER.properties}
@@ -200,7 +200,7 @@ def test_methods_reach_the_desk(bus: Bus, library: str, go: Go, desk: MemoryDesk
             assert desk.asked == [
                 ("trigger", "kitchen", {"note": "hello"}),
                 ("stop", "kitchen"),
-                ("cancel", "living-room"),
+                ("cancel", "living-room", 0),
                 ("mute", "kitchen", True),
                 ("mute", None, False),
                 ("stop", "kitchen"),

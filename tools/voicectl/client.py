@@ -193,7 +193,7 @@ async def trigger(options: argparse.Namespace) -> int:
             return 0
         async with aclosing(client.watch()) as heard:
             await anext(heard)  # we are subscribed: no event of the turn can be missed
-            turn = await client.trigger(options.lane)
+            turn = await client.trigger(options.lane, {"hold": True})  # ^C cancels it
             text: str | None = None
             async for item in heard:
                 event = item.event if isinstance(item, Published) else None

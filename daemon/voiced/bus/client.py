@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
-from ..desk import Published
+from ..desk import LevelHeard, Published
 from ..errors import BusError, ConfigError, DeviceError, InternalError, UsageError, VoicedError
 from . import interface as names
 from .connection import DAEMON, DAEMON_PATH, CallError, Connection, Incoming, Value, connect
@@ -67,7 +67,7 @@ class Unknown:
     body: list[Any]
 
 
-Heard = Published | Presence | Changed | Unknown
+Heard = Published | Presence | Changed | LevelHeard | Unknown
 
 
 class Client:
@@ -110,6 +110,15 @@ class Client:
         given = {name: Value(_SIGNATURES[type(value)], value) for name, value in (options or {}).items()}
         (turn,) = await self._call(await self._path(lane), names.LANE, "Trigger", "a{sv}", given)
         return int(turn)
+
+    async def follow_up(self, lane: str | None = None) -> int:
+        """Listens again without a phrase, as soon as what is played is over; the turn's id, 0 where that is later."""
+        (turn,) = await self._call(await self._path(lane), names.LANE, "FollowUp", "a{sv}", {})
+        return int(turn)
+
+    async def playback(self, active: bool, lane: str | None = None) -> None:
+        """This client plays sound itself, or no more."""
+        await self._call(await self._path(lane), names.LANE, "Playback", "b", active)
 
     async def stop(self, lane: str | None = None) -> None:
         await self._call(await self._path(lane), names.LANE, "Stop")
@@ -252,6 +261,9 @@ class Client:
         lane = names.lane_of(message.path)
         if message.interface == names.LANE.name and lane is not None:
             try:
+                if message.member == "Level":
+                    self._put(names.from_level(lane, message.body))
+                    return
                 self._put(names.from_signal(lane, message.member, message.body))
             except (ValueError, KeyError, TypeError):
                 self._put(Unknown(lane, message.member, message.body))

@@ -17,6 +17,7 @@ from ..desk import Desk, LaneView, Snapshot
 from ..errors import ConfigError, DeviceError, InputError, InternalError, ModelError, UsageError, VoicedError
 from ..receipts import brief, to_plain
 from . import interface as names
+from .clients import Clients, Refusal
 from .connection import Connection, Incoming, Value
 from .interface import INTROSPECTABLE, LANE, MANAGER, OBJECT_MANAGER, PEER, PROPERTIES, STATUS, Interface
 
@@ -40,14 +41,6 @@ _WHOSE_FAULT = (
 )
 
 
-class Refusal(Exception):
-    """An error reply: a D-Bus error name and one line."""
-
-    def __init__(self, name: str, text: str) -> None:
-        super().__init__(text)
-        self.name, self.text = name, text
-
-
 # ── what each object says ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -60,6 +53,7 @@ def lane_values(view: LaneView) -> Values:
         LANE,
         {
             "State": view.state,
+            "StateReason": view.why,
             "Health": view.health,
             "Muted": view.muted,
             "Phrases": list(view.phrases),
@@ -105,15 +99,9 @@ def tree(snapshot: Snapshot, counts: Mapping[str, float]) -> dict[str, dict[Inte
 
 
 class Dispatcher:
-    """Answers calls. `subscribe` and `unsubscribe` are the service's: they get the caller's unique name."""
+    """Answers calls. `counts` are the service's; `clients` answers what ends with its caller."""
 
-    def __init__(
-        self,
-        desk: Desk,
-        counts: Callable[[], Mapping[str, float]],
-        subscribe: Callable[[str], Awaitable[None]],
-        unsubscribe: Callable[[str], Awaitable[None]],
-    ) -> None:
+    def __init__(self, desk: Desk, counts: Callable[[], Mapping[str, float]], clients: Clients) -> None:
         self._desk, self._counts = desk, counts
         self._tasks: set[asyncio.Task[None]] = set()
         self._now: dict[tuple[Interface, str], Callable[[Incoming], list[Any]]] = {
@@ -131,11 +119,13 @@ class Dispatcher:
             (MANAGER, "GetLatencies"): lambda call: [self._latencies(*call.body)],
         }
         self._later: dict[tuple[Interface, str], Callable[[Incoming], Awaitable[Any]]] = {
-            (MANAGER, "Subscribe"): lambda call: subscribe(call.sender),
-            (MANAGER, "Unsubscribe"): lambda call: unsubscribe(call.sender),
+            (MANAGER, "Subscribe"): lambda call: clients.subscribe(call.sender),
+            (MANAGER, "Unsubscribe"): lambda call: clients.unsubscribe(call.sender),
             (MANAGER, "Mute"): lambda call: desk.mute(None, call.body[0]),
             (MANAGER, "Reload"): lambda _: desk.reload(),
-            (LANE, "Trigger"): lambda call: desk.trigger(_lane(call), call.body[0]),
+            (LANE, "Trigger"): lambda call: clients.trigger(call.sender, _lane(call), call.body[0]),
+            (LANE, "FollowUp"): lambda call: clients.follow_up(call.sender, _lane(call)),
+            (LANE, "Playback"): lambda call: clients.playback(call.sender, _lane(call), call.body[0]),
             (LANE, "Stop"): lambda call: desk.stop(_lane(call)),
             (LANE, "Cancel"): lambda call: desk.cancel(_lane(call)),
             (LANE, "Mute"): lambda call: desk.mute(_lane(call), call.body[0]),

@@ -21,7 +21,7 @@ from typing import Any
 from xml.sax.saxutils import quoteattr
 
 from .. import events
-from ..desk import Published
+from ..desk import LevelHeard, Published
 from ..plain import decode, encode
 from .connection import DAEMON, Value
 
@@ -161,7 +161,26 @@ LANE = Interface(
     "One source of sound. Each signal has the lane's sequence number (from 1, a gap is something missed), the turn and a position in "
     "samples at 16 kHz; details has monotonic_us and realtime_us and may grow. Recognised text is in signals only, never in a property.",
     methods=(
-        Method("Trigger", "Opens a turn without a wake phrase; gives its id, or the open turn's.", _args("a{sv} options"), _args("t turn")),
+        Method(
+            "Trigger",
+            "Opens a turn without a wake phrase; gives its id, or the open turn's. Option hold (b): the turn is the caller's from now on, "
+            "and is cancelled when that leaves the bus; Error.Busy where it is another's. Without it nobody owns the turn.",
+            _args("a{sv} options"),
+            _args("t turn"),
+        ),
+        Method(
+            "FollowUp",
+            "Listens again without a phrase: opens a turn as soon as nobody plays sound (Playback) and its echo is over. Gives the turn's "
+            "id; 0 where that is later: the Wake that opens it has the id, and no phrase. Forgotten where the caller leaves before.",
+            _args("a{sv} options"),
+            _args("t turn"),
+        ),
+        Method(
+            "Playback",
+            "The caller plays sound itself that this lane may hear, or no more. While anybody does, and for the echo's time after it, no "
+            "phrase wakes. It ends with its caller.",
+            _args("b active"),
+        ),
         Method("Stop", "The speaker has finished: the open turn gives its final. Does nothing where no turn is open."),
         Method("Cancel", "Throws the open turn away: no final."),
         Method("Mute", "Mutes this lane or takes it back.", _args("b muted")),
@@ -177,9 +196,16 @@ LANE = Interface(
         _event("Endpoint", "The speaker has finished; the first pass's text, the final is pending.", "s reason, t speech_end, s text"),
         _event("Final", "The text, which never changes; source is the pass it is from.", "s text, s source"),
         _event("TurnClosed", "The turn's last signal: why it closed and which positions it spans.", "s reason, t first, t last"),
+        Signal(
+            "Level",
+            "How loud it is up to that position, five times a second, in dB below full scale. On any bus it goes to subscribers only: it "
+            "tells that somebody speaks. It has no sequence number: a newer one replaces it. details has turn (0: none) and monotonic_us.",
+            _args("t sample, d rms_dbfs, d peak_dbfs, a{sv} details"),
+        ),
     ),
     properties=(
         Property("State", "s", "asleep, awake, hearing or trailing; may grow."),
+        Property("StateReason", "s", "Why its state is what it is, in a few words that can be spoken; no text that was heard."),
         Property(
             "Health", "s", "ok, starting, restarting, stalled, no_device, clock_mismatch, overloaded, digital_silence or muted; may grow."
         ),
@@ -262,7 +288,8 @@ def _own(signal: str) -> tuple[str, ...]:
     return tuple(arg.name for arg in found.args[len(_COMMON) : -1])
 
 
-SIGNATURES = {signal.name: signal.signature for signal in LANE.signals}
+SIGNATURES = {signal.name: signal.signature for signal in LANE.signals if signal.args[0].name == "sequence"}
+"""Of the signals that publish events."""
 
 
 def to_signal(published: Published) -> tuple[str, list[Any]]:
@@ -288,6 +315,17 @@ def from_signal(lane: str, member: str, body: list[Any]) -> Published:
     known = {field.name for field in dataclasses.fields(kind)}
     event = decode({"event": member, **{name: value for name, value in plain.items() if name in known}})
     return Published(lane, sequence, event, details.get("monotonic_us", 0), details.get("realtime_us", 0))  # type: ignore[arg-type]
+
+
+def to_level(heard: LevelHeard) -> tuple[str, list[Any]]:
+    """Signature and body of a Level."""
+    details = {"turn": Value("t", heard.turn), "monotonic_us": Value("t", heard.monotonic_us)}
+    return "tdda{sv}", [heard.sample, heard.rms_dbfs, heard.peak_dbfs, details]
+
+
+def from_level(lane: str, body: list[Any]) -> LevelHeard:
+    sample, rms_dbfs, peak_dbfs, details = body
+    return LevelHeard(lane, sample, rms_dbfs, peak_dbfs, details.get("monotonic_us", 0), details.get("turn", 0))
 
 
 def to_decision(published: Published) -> dict[str, Value]:

@@ -14,11 +14,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ..desk import Desk, HealthChanged, LaneChanged, News, Published, Reloaded, Snapshot
+from ..desk import Desk, HealthChanged, LaneChanged, LevelHeard, News, Published, Reloaded, Snapshot
 from ..errors import BusError
 from . import interface as names
-from .connection import DAEMON, DAEMON_PATH, Connection, ConnectionStatistics, Incoming, connect
-from .dispatch import Dispatcher, Refusal, Values, interfaces_of, lane_values, manager_values, status_values, tree
+from .clients import Clients
+from .connection import DAEMON, Connection, ConnectionStatistics, Incoming, connect
+from .dispatch import Dispatcher, Values, interfaces_of, lane_values, manager_values, status_values, tree
 
 log = logging.getLogger(__name__)
 
@@ -28,9 +29,6 @@ millisecond, and clients want us back within two seconds of the bus."""
 
 FLUSH_S = 0.5
 """What may still be written when we leave: the last turn's events, unless the bus stands still."""
-
-SUBSCRIBERS = 64
-"""Each costs a copy of every signal; a bus has some tens of clients at the most."""
 
 _REPLACED_BY_NEWER = frozenset(("Partial",))
 _CONSTANT = frozenset(prop.name for item in names.OURS for prop in item.properties if prop.emits != "true")
@@ -69,13 +67,14 @@ class Service:
         self._desk, self._address, self._wanted, self._unicast, self._revive = desk, address, library, unicast, revive
         self._connection: Connection | None = None
         self._before = ConnectionStatistics(0, 0, 0, 0)  # of the connections that are gone
-        self._subscribers: dict[str, str] = {}  # unique name to the match rule that tells us of its end
+        self._clients = Clients(desk)
         self._lanes = {view.name for view in desk.snapshot().lanes}
         self._unheard = self._reconnects = 0
         self._library = library
         self._reason = "not started"
-        self._dispatcher = Dispatcher(desk, self._counts, self._subscribe, self._unsubscribe)
+        self._dispatcher = Dispatcher(desk, self._counts, self._clients)
         desk.listen(self._news)
+        desk.listen(self._clients.news)
 
     async def start(self, patience_s: float = 0.0, on_wait: Callable[[], None] = lambda: None) -> None:
         """Connects and owns the name. BusError: no bus, the name is taken, or the bus's policy refuses it.
@@ -100,6 +99,7 @@ class Service:
             connection.close()
             raise
         self._connection, self._library, self._reason = connection, connection.library, ""
+        self._clients.connected(connection)
 
     async def run(self) -> None:
         """Serves until cancelled, and heals what happens to the bus meanwhile. On its way out it writes what is written yet to be."""
@@ -128,7 +128,7 @@ class Service:
             address=self._address,
             library=self._library,
             reason=self._reason,
-            subscribers=len(self._subscribers),
+            subscribers=len(self._clients.subscribers),
             waiting=now.waiting,
             sent=self._before.sent + now.sent,
             replaced=self._before.replaced + now.replaced,
@@ -154,7 +154,7 @@ class Service:
             before.sent + last.sent, 0, before.replaced + last.replaced, before.dropped + last.dropped + last.waiting
         )
         self._connection = None
-        self._subscribers.clear()  # unique names belong to a bus that is gone; clients subscribe again when our name appears
+        self._clients.disconnected()
 
     async def _come_back(self) -> None:
         pause, longest = BACK_OFF_S
@@ -176,34 +176,8 @@ class Service:
             self._dispatcher.answer(connection, message)
             return True
         if message.sender == DAEMON and message.member == "NameOwnerChanged" and not message.body[2]:
-            rule = self._subscribers.pop(message.body[0], None)
-            if rule is not None:
-                connection.tell("RemoveMatch", "s", rule)
+            self._clients.gone(message.body[0])
         return False
-
-    # ── subscribers ──────────────────────────────────────────────────────────────────────────────────────────────────
-
-    async def _subscribe(self, who: str) -> None:
-        connection = self._connection
-        if who in self._subscribers or connection is None:
-            return
-        if len(self._subscribers) >= SUBSCRIBERS:
-            raise Refusal(f"{names.STANDARD_ERROR}.LimitsExceeded", f"{SUBSCRIBERS} clients are subscribed, which is the most")
-        rule = f"type='signal',sender='{DAEMON}',path='{DAEMON_PATH}',interface='{DAEMON}',member='NameOwnerChanged',arg0='{who}'"
-        self._subscribers[who] = rule
-        there = False
-        try:
-            await connection.add_match(rule)
-            (there,) = await connection.ask("NameHasOwner", "s", who)
-        finally:
-            if not there:  # it left before the match was made, or the bus fails us
-                self._subscribers.pop(who, None)
-                connection.tell("RemoveMatch", "s", rule)
-
-    async def _unsubscribe(self, who: str) -> None:
-        rule = self._subscribers.pop(who, None)
-        if rule is not None and self._connection is not None:
-            await self._connection.remove_match(rule)
 
     # ── news ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -213,6 +187,15 @@ class Service:
             match news:
                 case Published():
                     self._publish(news)
+                case LevelHeard():
+                    self._emit(
+                        names.lane_path(news.lane),
+                        names.LANE.name,
+                        "Level",
+                        *names.to_level(news),
+                        key=(news.lane, "Level"),
+                        tell_all=False,
+                    )
                 case LaneChanged(view):
                     if view.name not in self._lanes:
                         self._lanes_changed(self._desk.snapshot())
@@ -251,12 +234,22 @@ class Service:
             self._emit(names.ROOT, names.OBJECT_MANAGER.name, "InterfacesRemoved", "oas", body)
         self._lanes = now
 
-    def _emit(self, path: str, interface: str, member: str, signature: str, body: list[Any], *, key: tuple[str, str] | None = None) -> None:
+    def _emit(
+        self,
+        path: str,
+        interface: str,
+        member: str,
+        signature: str,
+        body: list[Any],
+        *,
+        key: tuple[str, str] | None = None,
+        tell_all: bool = True,
+    ) -> None:
         if self._connection is None or self._connection.disconnected.is_set():
             self._unheard += 1
             return
-        if not self._unicast or path == names.STATUS_PATH:
+        if tell_all and (not self._unicast or path == names.STATUS_PATH):
             self._connection.signal(path, interface, member, signature, body, key=key)
             return
-        for who in self._subscribers:
+        for who in self._clients.subscribers:
             self._connection.signal(path, interface, member, signature, body, destination=who, key=key and (who, *key))
