@@ -12,7 +12,7 @@ from voiced_train.align import needed, viterbi
 from voiced_train.data import Utterance
 from voiced_train.paths import LATE_END, LATE_PIECE, PATIENT_END, PROMPT_END, Ending, end_frame, place, steps, timed
 from voiced_train.sound import RATE, Sound, speech_bounds_in_noise
-from voiced_train.utterances import Cut, plain, quietest, shaped
+from voiced_train.utterances import Cut, hushed, plain, quietest, shaped
 
 END = 9
 
@@ -148,11 +148,28 @@ def test_every_shape_comes_and_keeps_its_promise() -> None:
         elif take.shape == "pause":
             assert len(take.sentences) == 1
             assert take.sentences[0].end >= take.lead + len(sound) - RATE // 2 + round(0.3 * RATE) - RATE // 50
+            [(start, end), _] = take.quiet
+            assert abs(start - take.lead - middle) < RATE // 20
+            assert 0.3 <= (end - start) / RATE <= 1.4
         elif take.shape == "joined":
             first, second = take.sentences
             assert first.complete
             assert second.complete
             assert second.end - first.end >= len(sound) + round(0.3 * RATE) - RATE // 25
+            assert len(take.quiet) == 2
+        assert take.quiet[-1][1] == len(take.sound)
+
+
+def test_quiet_is_hushed_after_a_little_of_it() -> None:
+    """And nothing else is."""
+    sound = np.ones(RATE, np.float32)
+    changed = hushed(sound, [(1000, 4000), (10_000, 16_000)], np.random.default_rng(0))
+    for start, end in ((1000, 4000), (10_000, 16_000)):
+        (zeros,) = np.nonzero(changed[start:end] == 0)
+        assert len(zeros) == 0 or (zeros[0] >= 0.06 * RATE and zeros[-1] == end - start - 1 and len(zeros) == end - start - zeros[0])
+    assert changed[:1000].all()
+    assert changed[4000:10_000].all()
+    assert (changed == 0).any()
 
 
 def test_a_pause_of_a_reader_is_no_end() -> None:

@@ -35,12 +35,13 @@ from .data import Utterance
 from .features import MELS, Frames, filter_banks, read_sound
 from .sound import RATE, Sound, at_level
 from .synthesize import _share as parse_share
-from .utterances import Cut, Sentence, Take, plain, shaped
+from .utterances import Cut, Sentence, Take, hushed, plain, shaped
 
 _FORMS = {".banks": (80, 4), ".f16": (384, 2)}
 """By a file's ending: the values of a row, and the rows of a frame of 40 ms."""
 
 _SHORTEST_S, _LONGEST_S = 0.3, 20.0
+_HUSHED_SHARE = 0.35
 _SPEEDS = (0.9, 1.1)
 _PLAIN_LEVELS_DB = (-30.0, -16.0)
 
@@ -167,7 +168,10 @@ def take(
     factor = float(rng.uniform(*_SPEEDS)) if rng.random() < 0.7 else 1.0
     changed = disturbed(speed(made.sound, factor) if factor != 1.0 else made.sound, scenery, rng)
     sentences = tuple(Sentence(s.text, round(s.end / factor), s.complete, s.patient) for s in made.sentences)
-    return Take(changed, sentences, round(made.lead / factor), made.shape), factor
+    quiet = tuple((round(start / factor), round(end / factor)) for start, end in made.quiet)
+    if rng.random() < _HUSHED_SHARE:
+        changed = hushed(changed, quiet, rng)
+    return Take(changed, sentences, round(made.lead / factor), made.shape, quiet), factor
 
 
 def _usable(utterance: Utterance) -> Sound:

@@ -24,6 +24,7 @@ _SHORTEST_PAUSE_S, _LONGEST_PAUSE_S = 0.3, 1.4
 _LONGEST_LEAD_S = 0.35
 _SHORTEST_TAIL_S, _LONGEST_TAIL_S = 0.8, 1.4
 _LONGEST_JOINED_S = 14.0
+_HUSH_S = (0.06, 0.35)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +53,13 @@ class Sentence:
 
 @dataclass(frozen=True, slots=True)
 class Take:
-    """float32 at 16 kHz; `lead` is the sample at which the first recording begins in it."""
+    """float32 at 16 kHz; `lead` is the sample at which the first recording begins, `quiet` are spans [start, end) that were put in."""
 
     sound: Sound
     sentences: tuple[Sentence, ...]
     lead: int
     shape: str
+    quiet: tuple[tuple[int, int], ...] = ()
 
 
 def is_patient(utterance: Utterance) -> bool:
@@ -87,7 +89,7 @@ def shaped(
         pause = float(rng.uniform(_SHORTEST_PAUSE_S, _LONGEST_PAUSE_S))
         quiet = _quiet(pause, sound, rng)
         joined = np.concatenate([faded(sound[:at]), quiet, faded(sound[at:])])
-        return _framed([(utterance.text, joined, utterance.complete, patient)], [], sound, rng, "pause")
+        return _framed([(utterance.text, joined, utterance.complete, patient)], [], sound, rng, "pause", [(at, at + len(quiet))])
     if 0.42 <= draw < 0.62 and partner is not None and len(sound) + len(partner[1]) < _LONGEST_JOINED_S * RATE:
         other, after = partner
         after = at_level(after, speech_level_db(sound))
@@ -114,14 +116,21 @@ def _quiet(seconds: float, like: Sound, rng: np.random.Generator) -> Sound:
 
 
 def _framed(
-    pieces: Sequence[tuple[str, Sound, bool, bool]], gaps: Sequence[float], like: Sound, rng: np.random.Generator, shape: str
+    pieces: Sequence[tuple[str, Sound, bool, bool]],
+    gaps: Sequence[float],
+    like: Sound,
+    rng: np.random.Generator,
+    shape: str,
+    pauses: Sequence[tuple[int, int]] = (),
 ) -> Take:
-    """(text, sound, complete, patient) one after the other with `gaps` seconds between, a lead and a tail."""
+    """(text, sound, complete, patient) one after the other with `gaps` seconds between, a lead and a tail; `pauses` are in the first."""
     lead = _quiet(float(rng.uniform(0, _LONGEST_LEAD_S)), like, rng)
     parts, sentences, position = [lead], [], len(lead)
+    quiet = [(position + start, position + end) for start, end in pauses]
     for row, (text, sound, complete, patient) in enumerate(pieces):
         if row:
             parts.append(_quiet(gaps[row - 1], like, rng))
+            quiet.append((position, position + len(parts[-1])))
             position += len(parts[-1])
         try:
             end = speech_bounds_in_noise(sound)[1]
@@ -131,4 +140,14 @@ def _framed(
         parts.append(sound)
         position += len(sound)
     parts.append(_quiet(float(rng.uniform(_SHORTEST_TAIL_S, _LONGEST_TAIL_S)), like, rng))
-    return Take(np.concatenate(parts), tuple(sentences), len(lead), shape)
+    quiet.append((position, position + len(parts[-1])))
+    return Take(np.concatenate(parts), tuple(sentences), len(lead), shape, tuple(quiet))
+
+
+def hushed(sound: Sound, quiet: Sequence[tuple[int, int]], rng: np.random.Generator) -> Sound:
+    """With spans of quiet in digital silence but for their first 60 to 350 ms, whatever noise was there: so a recognizer is asked what it
+    would say if silence followed (voiced.stages.transducer), and neither an end nor a pause may be told by that."""
+    changed = sound.copy()
+    for start, end in quiet:
+        changed[min(start + round(float(rng.uniform(*_HUSH_S)) * RATE), end) : end] = 0
+    return changed
