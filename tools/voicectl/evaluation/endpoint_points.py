@@ -17,6 +17,7 @@ from .endpoint_figures import Point
 NEVER = "never cut"
 CONFIGURED = "as configured"
 SILENCE_ONLY = "silence 700 ms"
+TOKEN_ALONE = "end token alone"
 
 _BEYOND = 10_000.0
 """Milliseconds: more than the quiet after a query."""
@@ -24,6 +25,7 @@ _LONGEST = 30_000.0
 
 SILENCES_MS = (200, 300, 400, 500, 600, 700, 900, 1200, 1600, 2000)
 TOKEN_SILENCES_MS = (0, 32, 64, 100, 160, 240, 320, 480)
+FORESEEN_SILENCES_MS = (64, 96, 128, 160, 192, 240, 320, 400, 500)
 TOKEN_THRESHOLDS = (-6.0, -3.0, -1.0, -0.5, -0.2, -0.1, -0.05, -0.02, -0.01)
 SCORES = (0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98)
 
@@ -65,7 +67,8 @@ def compared(settings: Settings, *, detector: bool) -> Iterator[Point]:
     yield Point(NEVER, never(settings))
     yield Point(SILENCE_ONLY, by_silence(settings, 700.0))
     yield Point("K3 application", by_silence(settings, 500.0, no_text_ms=1000.0, too_long_ms=10_000.0))
-    yield Point("end token alone", by_token(settings))
+    yield Point(TOKEN_ALONE, by_token(settings))
+    yield Point("no foresight", changed(settings, foresight=False))
     if detector:
         yield Point("turn detector alone", by_detector(settings))
         yield Point("turn detector, 700 ms", replace(by_silence(settings, 700.0, turn_detector="smart-turn")))
@@ -82,7 +85,11 @@ def swept(settings: Settings, *, detector: bool) -> Iterator[Point]:
         yield Point(f"token silence {ms} ms", by_token(settings, token_silence_ms=float(ms)), "end token alone")
     for ms in TOKEN_SILENCES_MS:
         if ms <= settings.endpoint.silence_complete_ms:
-            yield Point(f"fused, token silence {ms} ms", changed(settings, token_silence_ms=float(ms)), "fused, by the token's silence")
+            one = changed(settings, token_silence_ms=float(ms), foresight=False)
+            yield Point(f"no foresight, token silence {ms} ms", one, "no foresight, by the token's silence")
+    for ms in FORESEEN_SILENCES_MS:
+        if ms <= settings.endpoint.silence_ms:
+            yield Point(f"fused, foreseen silence {ms} ms", changed(settings, foreseen_silence_ms=float(ms)), "fused, by the silence")
     for threshold in TOKEN_THRESHOLDS:
         yield Point(f"fused, token from {threshold:g}", changed(settings, token_threshold=threshold), "fused, by the token's threshold")
     if detector:

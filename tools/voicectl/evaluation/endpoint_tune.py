@@ -20,6 +20,7 @@ from .endpoint_points import changed, profile
 KNOBS: Mapping[str, tuple[float, ...]] = {
     "token_threshold": (-6.0, -3.0, -2.0, -1.0, -0.5, -0.2, -0.1, -0.05, -0.02),
     "token_silence_ms": (0.0, 32.0, 64.0, 100.0, 160.0, 240.0, 320.0, 480.0),
+    "foreseen_silence_ms": (96.0, 128.0, 160.0, 192.0, 240.0, 320.0, 400.0, 500.0),
     "silence_complete_ms": (200.0, 300.0, 400.0, 500.0, 600.0, 800.0, 1000.0),
     "silence_ms": (300.0, 400.0, 500.0, 600.0, 700.0, 900.0, 1200.0, 1600.0),
     "silence_open_ms": (600.0, 900.0, 1200.0, 1600.0, 2000.0, 3000.0),
