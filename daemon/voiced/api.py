@@ -8,11 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from . import __version__
+from .boards import board
 from .bus.client import Changed, Client, Heard, Presence, Unknown
+from .bus.connection import CallError
 from .bus.private import find_bus
 from .command import run_command
 from .desk import Published
-from .errors import BusError, FetchError, InputError, InternalError, ModelError, OutputError, UsageError, VoicedError
+from .errors import BusError, ConfigError, FetchError, InputError, InternalError, ModelError, OutputError, UsageError, VoicedError
 from .events import (
     Cancel,
     CloseReason,
@@ -46,13 +48,14 @@ from .models import DEFAULT_IDS, Library, default_library
 from .phrases import TEXT_BOOST, TEXT_THRESHOLD, PhraseSettings, unsayable
 from .phrases import plain as phrase_words
 from .plain import decode, encode
+from .preflight import DBUS_LIBRARIES, LIBRARIES, Finding, tcm, try_library, try_microphone, try_provider
 from .profiles import PROFILES, EndpointSettings, contradictions
 from .progress import bar
 from .receipts import from_lines as receipts_from_lines
 from .receipts import to_plain as plain_receipt
 from .runtime_dir import runtime_directory
 from .segments import SegmentRules, segments
-from .settings import Settings, defaults, find_config
+from .settings import Settings, defaults, find_config, roles
 from .settings import parse as parse_settings
 from .settings import read as read_settings
 from .terminal import Conversation, json_line, prepare_output, reader_gone
@@ -110,16 +113,17 @@ else:
 
 
 __all__ = [
-    "DEFAULT_IDS", "END_TOKEN", "HAND_OVER", "HARD_CAP_MS", "PHRASE_SAMPLES", "PROFILES", "RATE", "STREAMING", "TEXT_BOOST",
-    "TEXT_THRESHOLD", "AudioFrame", "BusError", "Cancel", "Candidate", "Changed", "Client", "CloseReason", "CloseTurn", "Conversation",
-    "Crossing", "DropRewrite", "Endpoint", "EndpointSettings", "Event", "FetchError", "Final", "FirstPass", "Foresee", "Foreseen", "Heard",
-    "InputError", "InternalError", "Library", "LikelyEnd", "Limits", "ModelError", "Order", "OutputError", "Partial", "Phrase",
-    "PhraseSettings", "Pieces", "Pipeline", "Port", "Presence", "Published", "Rewrite", "Rewritten", "Samples", "ScoreTurn", "SecondPass",
-    "SegmentRules", "Settings", "SpeechProbability", "Stop", "TextSource", "Transducer", "Trigger", "TurnClosed", "TurnDetector",
-    "TurnMachine", "TurnScore", "Unknown", "UsageError", "Vad", "Verdict", "VoicedError", "Wake", "WakeFeatures", "WakeRefused", "Words",
-    "__version__", "bar", "contradictions", "decode", "default_library", "defaults", "encode", "find_bus", "find_config", "is_crumb",
-    "json_line", "letters", "open_session", "parse_settings", "phrase_words", "pipeline", "plain_receipt", "prepare_output", "probe",
-    "provider", "read_audio", "read_settings", "reader_gone", "receipts_from_lines", "refusal", "run_command", "runtime_directory",
-    "second_pass", "segments", "speller", "to_ms", "to_samples", "trace", "transducer", "turn_rules", "unsayable", "wait_hops",
-    "wake_verifier", "windows",
+    "DBUS_LIBRARIES", "DEFAULT_IDS", "END_TOKEN", "HAND_OVER", "HARD_CAP_MS", "LIBRARIES", "PHRASE_SAMPLES", "PROFILES", "RATE",
+    "STREAMING", "TEXT_BOOST", "TEXT_THRESHOLD", "AudioFrame", "BusError", "CallError", "Cancel", "Candidate", "Changed", "Client",
+    "CloseReason", "CloseTurn", "ConfigError", "Conversation", "Crossing", "DropRewrite", "Endpoint", "EndpointSettings", "Event",
+    "FetchError", "Final", "Finding", "FirstPass", "Foresee", "Foreseen", "Heard", "InputError", "InternalError", "Library", "LikelyEnd",
+    "Limits", "ModelError", "Order", "OutputError", "Partial", "Phrase", "PhraseSettings", "Pieces", "Pipeline", "Port", "Presence",
+    "Published", "Rewrite", "Rewritten", "Samples", "ScoreTurn", "SecondPass", "SegmentRules", "Settings", "SpeechProbability", "Stop",
+    "TextSource", "Transducer", "Trigger", "TurnClosed", "TurnDetector", "TurnMachine", "TurnScore", "Unknown", "UsageError", "Vad",
+    "Verdict", "VoicedError", "Wake", "WakeFeatures", "WakeRefused", "Words", "__version__", "bar", "board", "contradictions", "decode",
+    "default_library", "defaults", "encode", "find_bus", "find_config", "is_crumb", "json_line", "letters", "open_session",
+    "parse_settings", "phrase_words", "pipeline", "plain_receipt", "prepare_output", "probe", "provider", "read_audio", "read_settings",
+    "reader_gone", "receipts_from_lines", "refusal", "roles", "run_command", "runtime_directory", "second_pass", "segments", "speller",
+    "tcm", "to_ms", "to_samples", "trace", "transducer", "try_library", "try_microphone", "try_provider", "turn_rules", "unsayable",
+    "wait_hops", "wake_verifier", "windows",
 ]  # fmt: skip

@@ -26,6 +26,9 @@ DBUS_LIBRARIES = ("dbus_fast", "dbus_next")
 DEADLINE_S = 120.0
 """onnxruntime is imported from a cold card in some 10 s."""
 
+MICROPHONE_S = 20.0
+"""A list of devices takes 1.3 s at the worst with a sound server that is just starting."""
+
 TCM_DEVICES = (Path("/dev/tcm"), Path("/dev/tcm_sync_mem"))
 """The K3's tightly coupled memory, by its names in the vendor's kernels."""
 
@@ -43,6 +46,20 @@ from pathlib import Path
 from voiced.stages.sherpa import probe, provider
 kind, runtime, *files = sys.argv[1:]
 probe(kind, {part: Path(path) for part, path in (file.split("=", 1) for file in files)}, provider=provider(Path(runtime), "spacemit"))
+"""
+
+_MICROPHONE = """import sys
+from voiced.errors import DeviceError
+from voiced.sources.devices import choose
+from voiced.sources.soundcard import SoundCard
+try:
+    devices, server = SoundCard().devices()
+    device, why = choose(sys.argv[1], devices, server.default if server else "")
+except DeviceError as error:
+    sys.exit(f"{error.what}\\n{error.advice}")
+if device.muted:
+    sys.exit(f"{device.name} is muted: its server says that it gives silence\\nunmute it: pactl set-source-mute {device.source} 0")
+print(f"{device.name} ({device.host}), {why}")
 """
 
 _FALLBACK = re.compile(r"fall ?back to cpu", re.IGNORECASE)
@@ -118,6 +135,23 @@ def _wrong(ended: Ended, name: str, cpuinfo: Path) -> tuple[str, str]:
     if "sndfile" in ended.err and "not found" in ended.err:
         return "the system library sndfile is not there", "apt-get install libsndfile1"
     return f"cannot be imported: {ended.last}", "install it again: voiced-setup --anew"
+
+
+def try_microphone(
+    wanted: str, python: str = sys.executable, environ: Mapping[str, str] | None = None, deadline_s: float = MICROPHONE_S
+) -> Finding:
+    """Which device a lane's `source` means, asked in a child: the sound library may hang where it looks. Nothing is recorded."""
+    name = "microphone"
+    ended = run([python, "-P", "-c", _MICROPHONE, wanted], environ, deadline_s)
+    if ended.status is None:
+        return Finding(
+            name, False, f"the sound library does not answer within {deadline_s:.0f} s", "systemctl --user restart pipewire wireplumber"
+        )
+    if ended.status == 0:
+        return Finding(name, True, f"{wanted}: {ended.out.strip()}")
+    if ended.status == 1 and (lines := ended.err.strip().splitlines()[-2:]) and "Error" not in lines[0]:
+        return Finding(name, False, f"{wanted}: {lines[0]}", lines[-1] if len(lines) > 1 else "voicectl mic list")
+    return Finding(name, False, *_wrong(ended, "sounddevice", CPUINFO))
 
 
 def try_provider(
