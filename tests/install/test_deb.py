@@ -128,7 +128,7 @@ def system(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         yield found
 
 
-TRACES = "find / -xdev -name '*voice*' ! -name '*.deb' ! -path '/proc/*' ! -path '/tmp/*' ! -path '/root/*' ! -path '/var/log/*'"
+TRACES = "find / -xdev -name '*voice*' ! -name '*.deb' ! -path '/proc/*' ! -path '/tmp/*' ! -path '/root*' ! -path '/var/log/*'"
 
 
 @pytest.mark.slow

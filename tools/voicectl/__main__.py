@@ -10,7 +10,7 @@ from typing import Any
 
 from voiced.api import __version__, run_command
 
-from . import asr, client, endpoint, guard, models, selftest, stats, trace, turns, vad, wake, wake_check, why
+from . import asr, client, doctor, endpoint, guard, models, selftest, stats, trace, turns, vad, wake, wake_check, why
 
 Verb = tuple[str, str, Callable[[argparse.Namespace], int], Callable[[argparse.ArgumentParser], None]]
 """A verb's name, what it does, what runs it, what adds its options."""
@@ -78,6 +78,8 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("--last", metavar="N", type=_positive, default=0, help="the newest N (all that are kept)")
     one = add("trace", "show all that happened in a turn, by sample and by clock", ask(trace.trace), lane=False)
     trace.arguments(one)
+    one = add("doctor", "say what is wrong with voiced on this machine, and the command that mends each", doctor.doctor, lane=False)
+    doctor.arguments(one)
     add("stats", "show percentiles of each latency, partials and finals apart, by length of turn", ask(stats.stats))
 
     family = commands.add_parser("models", help="list, fetch and verify models", description="List, fetch and verify models.")
