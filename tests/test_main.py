@@ -68,7 +68,7 @@ def test_too_many_files_at_the_pace_of_speech() -> None:
 
 
 def test_a_fault_of_ours_is_one_line_and_the_traceback_for_who_asks() -> None:
-    broken = "import voiced.settings\ndef find(_): raise ZeroDivisionError('by\\nnothing')\nvoiced.settings.find_config = find"
+    broken = "import voiced.settingsfile\ndef find(_): raise ZeroDivisionError('by\\nnothing')\nvoiced.settingsfile.find_config = find"
     line = "voiced: a fault of its own: ZeroDivisionError: by nothing; report it with what VOICED_TRACE=1 adds to this\n"
     journal = "import os\nat = os.fstat(2)\nos.environ['JOURNAL_STREAM'] = f'{at.st_dev}:{at.st_ino}'\n"
     assert voiced("--input", "x.wav", code=journal + broken, VOICED_TRACE="")[1].startswith(line + "Traceback")

@@ -58,6 +58,7 @@ fetch
 download
 integrity
 manifest progress
+settingsfile
 settings
 boards profiles phrases
 yamlread changes

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from voiced import boards, knobs, settings
+from voiced import boards, knobs, settings, settingsfile
 from voiced.errors import ConfigError
 from voiced.phrases import PhraseSettings
 from voiced.settings import LaneSettings, Settings, parse
@@ -81,12 +81,12 @@ def test_an_empty_file_gives_the_defaults(text: str) -> None:
 
 
 def test_the_commented_file_reads_as_the_defaults() -> None:
-    assert settings.read(ROOT / "config/voiced.yaml") == settings.defaults()
+    assert settingsfile.read(ROOT / "config/voiced.yaml") == settings.defaults()
 
 
 def test_the_k3_file_is_right_everywhere() -> None:
-    read = settings.read(ROOT / "config/k3.yaml", on="k3")
-    assert read == settings.read(ROOT / "config/k3.yaml")
+    read = settingsfile.read(ROOT / "config/k3.yaml", on="k3")
+    assert read == settingsfile.read(ROOT / "config/k3.yaml")
     assert settings.check_board(read, boards.K3) == []
     assert read.placement.second_pass_provider == "spacemit"
     assert len(read.placement.second_pass_ai_cores) == read.second_pass.threads
@@ -279,7 +279,7 @@ ONE = {
     "vad: {on: *x}": "f:1: must spell its values out; got the alias *x",
     "vad: &x {on: 0.5}": "f:1: must spell its values out; got the anchor &x",
     "vad: !!python/object/apply:os.system [ls]": "f:1: must not use tags; got tag:yaml.org,2002:python/object/apply:os.system",
-    "<<: {vad: {}}": "f:1: <<: no such section; known here: bus, log, models, lanes, capture, gate, wake, vad, transducer, endpoint, second_pass, placement",
+    "<<: {vad: {}}": "f:1: <<: no such section; known here: bus, log, models, lanes, capture, gate, wake, playback, vad, transducer, endpoint, second_pass, placement",
     "vad: {}\n---\nvad: {}": "f:2: must be one document; got a second one",
     "vad:\n\ton: 1": "f:2: must be YAML; got a tab; YAML is indented with spaces",
     "vad: {on: 1": "f:1: must be YAML; got expected ',' or '}', but got '<stream end>'",
@@ -394,7 +394,7 @@ def test_a_core_that_this_machine_has_not() -> None:
 
 def refused(path: Path) -> str:
     with pytest.raises(ConfigError) as caught:
-        settings.read(path)
+        settingsfile.read(path)
     (line,) = caught.value.lines
     assert line == str(caught.value)
     return line.removeprefix(str(path))
@@ -408,37 +408,37 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     assert refused(tmp_path / "pipe") == ": must be a file; got a folder or a device; name a settings file"
     path.write_bytes(b"vad:\n  on: 0.5 # \xff\n")
     assert refused(path) == ":2: must be UTF-8 text; got the byte 0xff"
-    path.write_bytes(b"#" * (settings.SIZE_LIMIT + 1))
+    path.write_bytes(b"#" * (settingsfile.SIZE_LIMIT + 1))
     assert refused(path) == ": must be at most 256 kB; is this a settings file?"
     path.write_text("vad: {on: 7}")
     assert refused(path) == ":1: vad.on: must be a number from 0.02 to 1; got 7; default 0.5"
     path.write_bytes("\ufeffvad: {on: 0.7}".encode())
-    assert settings.read(path).vad.on == 0.7
-    assert settings.read(None) == settings.defaults()
+    assert settingsfile.read(path).vad.on == 0.7
+    assert settingsfile.read(None) == settings.defaults()
 
 
 def test_the_file_is_the_named_one_the_users_or_the_systems(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    monkeypatch.setattr(settings, "SYSTEM_FILE", tmp_path / "etc.yaml")
-    assert settings.find_config() is None
+    monkeypatch.setattr(settingsfile, "SYSTEM_FILE", tmp_path / "etc.yaml")
+    assert settingsfile.find_config() is None
     (tmp_path / "etc.yaml").touch()
-    assert settings.find_config() == tmp_path / "etc.yaml"
+    assert settingsfile.find_config() == tmp_path / "etc.yaml"
     (tmp_path / "voiced").mkdir()
     (tmp_path / "voiced/voiced.yaml").touch()
-    assert settings.find_config() == tmp_path / "voiced/voiced.yaml"
-    assert settings.find_config(Path("/none")) == Path("/none")
+    assert settingsfile.find_config() == tmp_path / "voiced/voiced.yaml"
+    assert settingsfile.find_config(Path("/none")) == Path("/none")
 
 
 def test_a_place_that_cannot_be_looked_at_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", f"/{300 * 'x'}")
     with pytest.raises(ConfigError, match=r"voiced.yaml: cannot be looked for: File name too long; name a settings file with --config"):
-        settings.find_config()
-    monkeypatch.setattr(settings, "SYSTEM_FILE", tmp_path / "etc.yaml")
+        settingsfile.find_config()
+    monkeypatch.setattr(settingsfile, "SYSTEM_FILE", tmp_path / "etc.yaml")
     monkeypatch.setenv("XDG_CONFIG_HOME", "x")  # relative: the specification has it ignored
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / ".config/voiced").mkdir(parents=True)
     (tmp_path / ".config/voiced/voiced.yaml").touch()
-    assert settings.find_config() == tmp_path / ".config/voiced/voiced.yaml"
+    assert settingsfile.find_config() == tmp_path / ".config/voiced/voiced.yaml"
 
 
 @pytest.mark.parametrize("knob", ["vad: {min_silence_ms: 200}", "vad: {pad_ms: 100}"])
@@ -450,3 +450,72 @@ def test_the_file_says_how_a_change_takes_effect() -> None:
     text = settings.render_yaml()
     assert "`voicectl reload` applies the file" in text
     assert "next start" in text
+
+
+# ── drop-ins ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def beside(path: Path, **texts: str) -> None:
+    """Drop-ins of a file, by their names without the ending; _ stands before a number."""
+    folder = path.with_name(f"{path.name}.d")
+    folder.mkdir(exist_ok=True)
+    for name, text in texts.items():
+        (folder / f"{name.removeprefix('_')}.yaml").write_text(text)
+
+
+def test_drop_ins_have_the_last_word_in_the_order_of_their_names(tmp_path: Path) -> None:
+    path = tmp_path / "voiced.yaml"
+    path.write_text("vad: {on: 0.6, off: 0.2}\nlanes: [{name: one}, {name: two}]\nlog: {text: true}\n")
+    beside(path, _20_b="vad: {on: 0.8}\nlog:\n", _10_a="vad:\n  on: 0.7\n  min_speech_ms: 50\nlanes:\n  - name: three\n")
+    (tmp_path / "voiced.yaml.d/30.txt").write_text("nonsense")
+    (tmp_path / "voiced.yaml.d/.30.yaml").write_text("nonsense")
+    found = settingsfile.read(path)
+    assert (found.vad.on, found.vad.off, found.vad.min_speech_ms) == (0.8, 0.2, 50)
+    assert [lane.name for lane in found.lanes] == ["three"], "a list is one value"
+    assert found.log.text, "a section of which every line is commented out says nothing"
+    path.unlink()  # drop-ins alone
+    assert (settingsfile.read(path).vad.on, settingsfile.read(path).vad.off) == (0.8, settings.defaults().vad.off)
+
+
+def test_mistakes_of_drop_ins_have_their_file_and_line(tmp_path: Path) -> None:
+    path = tmp_path / "voiced.yaml"
+    path.write_text("log:\n  text: perhaps\ncapture: {block_ms: 100}\n")
+    beside(path, _20="log: {txt: 1}\n\n\nlog: {}\n", _30="capture:\n\n  stall_ms: 200\n  block_ms: 150\n", _40="vad:\n\tx\n")
+    with pytest.raises(ConfigError) as caught:
+        settingsfile.read(path)
+    assert [" ".join(line.split()[:2]) for line in caught.value.lines] == [
+        f"{path}:2: log.text:",
+        f"{path}.d/20.yaml:1: log.txt:",
+        f"{path}.d/20.yaml:4: log:",
+        f"{path}.d/30.yaml:3: capture.stall_ms:",
+        f"{path}.d/40.yaml:2: must",
+    ]
+
+
+def test_what_two_files_make_together_is_told_by_the_line_that_holds(tmp_path: Path) -> None:
+    path = tmp_path / "voiced.yaml"
+    path.write_text("vad:\n  on: 0.7\n  off: 0.6\n")
+    beside(path, low="# ours\nvad:\n  on: 0.4\n", lower="vad: {off: 0.5}\n")
+    with pytest.raises(ConfigError) as caught:
+        settingsfile.read(path)
+    (line,) = caught.value.lines
+    assert line.startswith(f"{path}.d/lower.yaml:1: vad.off: vad.off must be less than vad.on; got 0.5, 0.4"), line
+
+
+def test_too_many_drop_ins_and_a_folder_that_is_none(tmp_path: Path) -> None:
+    path = tmp_path / "voiced.yaml"
+    path.touch()
+    (tmp_path / "voiced.yaml.d").touch()
+    assert settingsfile.read(path) == settings.defaults(), "a file of that name holds no drop-ins"
+    (tmp_path / "voiced.yaml.d").unlink()
+    beside(path, **{f"_{number}": "" for number in range(settingsfile.DROP_INS_LIMIT + 1)})
+    with pytest.raises(ConfigError, match=r"voiced.yaml.d: must hold at most 64 files; got 65"):
+        settingsfile.read(path)
+
+
+def test_the_systems_drop_ins_alone_are_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setattr(settingsfile, "SYSTEM_FILE", tmp_path / "etc.yaml")
+    beside(tmp_path / "etc.yaml", local="log: {text: true}\n")
+    assert settingsfile.find_config() == tmp_path / "etc.yaml"
+    assert settingsfile.read(settingsfile.find_config()).log.text

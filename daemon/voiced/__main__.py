@@ -113,14 +113,16 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 def run(options: argparse.Namespace) -> int:
     from . import boards
-    from . import settings as table
+    from .settingsfile import drop_ins, find_config, read
     from .spelling import unspellable
 
     if options.check_config:
-        checked = table.read(options.check_config, options.board or "", (unspellable,))
-        print(f"{options.check_config}: no mistakes (board: {boards.board(options.board or checked.placement.board).name})")
+        checked = read(options.check_config, options.board or "", (unspellable,))
+        beside = len(drop_ins(options.check_config))
+        also = f" and {beside} in {options.check_config}.d" if beside else ""
+        print(f"{options.check_config}{also}: no mistakes (board: {boards.board(options.board or checked.placement.board).name})")
         return 0
-    settings = table.read(table.find_config(options.config), options.board or "", (unspellable,))
+    settings = read(find_config(options.config), options.board or "", (unspellable,))
     if options.input and options.pace != "realtime":
         from .files import hear_files
 

@@ -55,9 +55,10 @@ from .receipts import from_lines as receipts_from_lines
 from .receipts import to_plain as plain_receipt
 from .runtime_dir import runtime_directory
 from .segments import SegmentRules, segments
-from .settings import Settings, defaults, find_config, roles
+from .settings import Settings, defaults, roles
 from .settings import parse as parse_settings
-from .settings import read as read_settings
+from .settingsfile import find_config
+from .settingsfile import read as read_settings
 from .terminal import Conversation, json_line, prepare_output, reader_gone
 from .turn import TurnMachine
 from .units import HARD_CAP_MS, RATE, to_ms, to_samples

@@ -28,7 +28,8 @@ from .journal import is_journal
 from .knobs import fits, rows
 from .lifeline import Lifeline
 from .runtime_dir import runtime_directory
-from .settings import BusSettings, LaneSettings, Settings, find_config, read
+from .settings import BusSettings, LaneSettings, Settings
+from .settingsfile import find_config, read
 from .spelling import unspellable
 from .supervisor import Supervisor
 from .systemd import Notifier

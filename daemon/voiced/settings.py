@@ -1,15 +1,13 @@
 """Every knob: its default, its unit, its range, its sentence; and the rules between knobs.
 
-What lives here: the table, and what is read from it (the file's reader, the commented file, the plain form that child processes
-get). What must not: what a setting does. A section is a frozen record; `Settings` holds one of each.
+What lives here: the table, and what is read from it (a text of settings, the commented file, the plain form that child processes
+get). What must not: what a setting does, where files are (settingsfile.py). A section is a frozen record; `Settings` holds one of each.
 
 `python -m voiced.settings` prints config/voiced.yaml.
 """
 
 from __future__ import annotations
 
-import os
-import stat
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -307,77 +305,23 @@ def _default(key: str) -> Any:
 
 # ── the file ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-SIZE_LIMIT = 256 * 1024
-"""Bytes of a settings file: the whole table with its comments is a twentieth of it."""
-
 LINES_LIMIT = 100
 """Mistakes that are told one by one."""
 
-SYSTEM_FILE = Path("/etc/voiced/voiced.yaml")
-
-
-def find_config(explicit: Path | None = None) -> Path | None:
-    """The file to read: the one named, else the user's, else the system's; None where there is none (defaults).
-
-    ConfigError where it cannot be known whether there is one: settings that somebody wrote are not passed over.
-    """
-    if explicit is not None:
-        return explicit
-    return next((path for path in (_user_file(), SYSTEM_FILE) if path and _is_there(path)), None)
-
-
-def _user_file() -> Path | None:
-    """None for a user without a home."""
-    home = os.environ.get("XDG_CONFIG_HOME", "")
-    try:
-        # the XDG specification has relative paths ignored
-        base = Path(home) if Path(home).is_absolute() else Path.home() / ".config"
-    except RuntimeError:
-        return None
-    return base / "voiced" / "voiced.yaml"
-
-
-def _is_there(path: Path) -> bool:
-    try:
-        path.stat()
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    except OSError as error:
-        raise ConfigError(str(path), f"cannot be looked for: {error.strerror}", "name a settings file with --config") from None
-    return True
-
-
-def read(path: Path | None, on: str = "", more: Sequence[Rule] = ()) -> Settings:
-    """The settings of a file (None: defaults); ConfigError holds every mistake.
-
-    `on` names a board against the file's own; `more` are rules beside those of this file.
-    """
-    if path is None:
-        return parse("", "defaults", on)
-    try:
-        if not stat.S_ISREG(path.stat().st_mode):  # a pipe would be waited for
-            raise ConfigError(str(path), "must be a file; got a folder or a device", "name a settings file")
-        with path.open("rb") as file:
-            data = file.read(SIZE_LIMIT + 1)
-    except OSError as error:
-        raise ConfigError(str(path), f"cannot be read: {error.strerror}", "name a settings file with --config") from None
-    if len(data) > SIZE_LIMIT:
-        raise ConfigError(str(path), f"must be at most {SIZE_LIMIT // 1024} kB", "is this a settings file?")
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise ConfigError(f"{path}:{line}", f"must be UTF-8 text; got the byte 0x{data[error.start]:02x}") from None
-    return parse(text, str(path), on, more)
-
 
 def parse(text: str, name: str, on: str = "", more: Sequence[Rule] = ()) -> Settings:
-    """The settings of a text; `name` stands before the line in its mistakes. See `read`."""
-    from .yamlread import Mistake, Reader, compose
+    """The settings of a text; `name` stands before the line in its mistakes. See settingsfile.read."""
+    return parse_all([(name, text)], on, more)
 
-    node, mistakes = compose(text)
-    reader = Reader(mistakes)
-    settings = inherited(reader.section(Settings, node), reader.lines)
+
+def parse_all(texts: Sequence[tuple[str, str]], on: str = "", more: Sequence[Rule] = ()) -> Settings:
+    """The settings of several texts with their names, of which a later one has the last word on what it says: a key, or a whole list."""
+    from .yamlread import Mistake, Reader, Stack
+
+    stack = Stack(texts)
+    reader = Reader()
+    settings = inherited(reader.section(Settings, stack.merged), reader.lines)
+    mistakes = [*stack.mistakes, *(mistake for one in stack.nodes for mistake in Reader.of(Settings, one))]
     wrong = {mistake.key for mistake in mistakes}
     broken = [item for rule in (*RULES, *more) for item in rule(settings)]
     for keys, must in broken + check_board(settings, board(on or settings.placement.board)):
@@ -388,7 +332,10 @@ def parse(text: str, name: str, on: str = "", more: Sequence[Rule] = ()) -> Sett
         usual = ", ".join(knobs.show(_default(key)) for key in keys)
         mistakes.append(Mistake(reader.line(written[0]), written[0], f"{must}; got {got}; default {usual}"))
     if mistakes:
-        raise _all(mistakes, name)
+        mistakes.sort(key=lambda mistake: mistake.line)
+        raise _all(
+            [f"{stack.place(m.line)}: {m.key}: {m.what}" if m.key else f"{stack.place(m.line)}: {m.what}" for m in mistakes], texts[0][0]
+        )
     return settings
 
 
@@ -400,14 +347,13 @@ def inherited(found: Settings, written: Collection[str]) -> Settings:
     )
 
 
-def _all(mistakes: list[Any], name: str) -> ConfigError:
-    mistakes.sort(key=lambda mistake: mistake.line)
-    lines = [f"{name}:{m.line}: {m.key}: {m.what}" if m.key else f"{name}:{m.line}: {m.what}" for m in mistakes]
-    if len(lines) > LINES_LIMIT:
-        lines[LINES_LIMIT:] = [f"{name}: {len(lines) - LINES_LIMIT} more mistakes"]
-    if len(lines) == 1:
+def _all(lines: list[str], name: str) -> ConfigError:
+    count = len(lines)
+    if count > LINES_LIMIT:
+        lines[LINES_LIMIT:] = [f"{name}: {count - LINES_LIMIT} more mistakes"]
+    if count == 1:
         return ConfigError("", lines[0], lines=tuple(lines))
-    return ConfigError(name, f"{len(mistakes)} mistakes, the first: {lines[0]}", lines=tuple(lines))
+    return ConfigError(name, f"{count} mistakes, the first: {lines[0]}", lines=tuple(lines))
 
 
 def render_yaml(settings: Settings | None = None) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -135,6 +135,49 @@ def _document(events: Iterator[Any], mistakes: list[Mistake]) -> Node | None:
     return None if isinstance(root, Scalar) and root.plain and not root.text else root
 
 
+class Stack:
+    """Several documents, one above the other. Their lines are counted through, so that a line tells its document.
+
+    nodes      of each document that could be read
+    merged     one of them all: of a mapping the later document's values, entry by entry; of all else the later one's whole
+    mistakes   what is wrong with them as YAML
+    """
+
+    def __init__(self, texts: Iterable[tuple[str, str]]) -> None:
+        self._starts: list[tuple[int, str]] = []
+        self.nodes: list[Node] = []
+        self.mistakes: list[Mistake] = []
+        self.merged: Node | None = None
+        before = 0
+        for name, text in texts:
+            self._starts.append((before, name))
+            node, mistakes = compose("\n" * before + text)
+            self.mistakes += mistakes
+            if node:
+                self.nodes.append(node)
+                self.merged = merge(self.merged, node) if self.merged else node
+            before += text.count("\n") + 1
+
+    def place(self, line: int) -> str:
+        """`name:line` of a line as it is counted here."""
+        before, name = next((before, name) for before, name in reversed(self._starts) if before < line)
+        return f"{name}:{line - before}"
+
+
+def merge(below: Node, above: Node) -> Node:
+    """See Stack.merged. A section whose every line is commented out says nothing."""
+    if isinstance(above, Scalar) and above.plain and not above.text:
+        return below
+    if not (isinstance(below, Mapping) and isinstance(above, Mapping)):
+        return above
+    entries = {name.text: (name, value) for name, value in reversed(below.entries) if isinstance(name, Scalar)}
+    for name, value in reversed(above.entries):  # of one that is there twice the first, as Reader has it
+        if isinstance(name, Scalar):
+            old = entries.get(name.text)
+            entries[name.text] = (name, merge(old[1], value) if old else value)
+    return Mapping(above.line, tuple(entries.values()))
+
+
 @dataclass(slots=True)
 class Reader:
     """Turns nodes into sections; collects mistakes and remembers where each key was written.
@@ -144,6 +187,13 @@ class Reader:
 
     mistakes: list[Mistake] = field(default_factory=list)
     lines: dict[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, kind: type[Any], node: Node) -> list[Mistake]:
+        """The mistakes of a section alone."""
+        reader = cls()
+        reader.section(kind, node)
+        return reader.mistakes
 
     def section(self, kind: type[S], node: Node | None, key: str = "") -> S:
         """A section of the values written, defaults for the others and for what is wrong."""
