@@ -28,7 +28,7 @@ def pieces(library: Library) -> Pieces:
 
 def test_a_head_and_a_text_get_the_usual_values_of_their_kind() -> None:
     head, text = parse(phrases("phrase: jarvis", 'text: "Hey  Kitchen", boost: 4'), "f", more=(unspellable,)).wake.phrases
-    assert (head.name, head.threshold, head.boost, head.hops) == ("jarvis", 0.9, 0, 2)
+    assert (head.name, head.threshold, head.boost, head.hops) == ("jarvis", 0.5, 0, 2)
     assert (text.name, text.threshold, text.boost, text.hops) == ("hey kitchen", PhraseSettings(text="x").threshold, 4, 0)
 
 

@@ -58,8 +58,8 @@ def test_by_likelihood_as_it_ships_and_by_score_where_wanted(library: Library) -
 def test_it_is_asked_when_the_phrase_has_been_heard(library: Library) -> None:
     wake = SETTINGS.wake
     assert assembly.wait_hops(replace(wake, verify_wait_ms=400), 2) == 6
-    assert assembly.wait_hops(replace(wake, verify_wait_ms=0), 2) == 2
-    assert assembly.wait_hops(replace(wake, verifier="score", verify_hops=3), 2) == 3
+    assert assembly.wait_hops(replace(wake, verify_wait_ms=0), 5) == 5
+    assert assembly.wait_hops(replace(wake, verify_wait_ms=0, verify_hops=3), 2) == 3
 
 
 def test_another_threshold_keeps_the_model(library: Library) -> None:

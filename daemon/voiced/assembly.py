@@ -93,8 +93,8 @@ def spotting(settings: Settings, library: Library, runtime_dir: Path, say: Say, 
 
 
 def wait_hops(wake: WakeSettings, hops: int) -> int:
-    """Scores from the first that counts on, before the second stage is asked; at least the `hops` that make a crossing."""
-    return max(to_samples(wake.verify_wait_ms) // WAKE_HOP + 1 if wake.verifier == "phrase" else wake.verify_hops, hops)
+    """Scores from the first that counts on, before the second stage is asked: what makes a crossing, and what a verdict wants, at least."""
+    return max(to_samples(wake.verify_wait_ms) // WAKE_HOP + 1, hops, wake.verify_hops)
 
 
 def _stage1(files: Mapping[str, Path]) -> Stage1:

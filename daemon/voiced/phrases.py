@@ -15,7 +15,7 @@ from .knobs import knob
 MODEL = r"[a-z0-9][a-z0-9._-]{0,99}"
 MODEL_FORM = "the id of a model (voicectl models list)"
 
-HEAD_THRESHOLD, HEAD_HOPS = 0.9, 2
+HEAD_THRESHOLD, HEAD_HOPS = 0.5, 2
 TEXT_THRESHOLD, TEXT_BOOST = 0.1, 2.0
 
 TEXT_LIMIT = 60
@@ -58,8 +58,8 @@ class WakeSettings:
         (PhraseSettings("jarvis"),), "Phrases listened for; none: only clients open turns.", low=0, high=16, live=True
     )
     refractory_ms: float = knob(1500.0, "After a decision the phrase is not decided again for so long.", low=0, high=60_000, live=True)
-    # the median over recordings of one word; the 95th percentile is 30 ms before the end
-    phrase_end_ms: float = knob(245.0, "The phrase is taken to end so long after the first score that counts.", low=0, high=1000, live=True)
+    # over recordings of one word: 110 ms before its end at the median, 10 ms after it at the 95th percentile
+    phrase_end_ms: float = knob(305.0, "The phrase is taken to end so long after the first score that counts.", low=0, high=1000, live=True)
     verifier: str = knob(
         "phrase", "The second stage: by the words' likelihood, or by how long the score stays up.", choices=("phrase", "score"), live=True
     )
@@ -72,7 +72,7 @@ class WakeSettings:
         live=True,
     )
     verify_wait_ms: float = knob(
-        400.0, "phrase: it is asked so long after the first score that counts, to hear the whole phrase.", low=0, high=1500, live=True
+        400.0, "The second stage is asked so long after the first score that counts, to hear all.", low=0, high=1500, live=True
     )
     phrase_tail_ms: float = knob(
         190.0, "phrase: the phrase is taken to end so long after its last piece was heard.", low=0, high=1000, live=True

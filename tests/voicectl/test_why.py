@@ -68,7 +68,7 @@ def test_it_tells_of_a_running_daemon(start: Start, bus: str, env: dict[str, str
     code, out, err = why()
     heard, client = out.splitlines()
     assert (code, err) == (0, "")
-    assert "wake       jarvis            stage1 " in heard and " of 0.9" in heard
+    assert "wake       jarvis            stage1 " in heard and " of 0.5" in heard
     assert "wake       a client asked" in client
     assert "time is it" not in out
     code, out, _ = why("--json", "--lane", "desk", "-n", "1")
