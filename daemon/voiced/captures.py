@@ -154,6 +154,11 @@ class Captures:
                     log.warning("%s; it is looked for again and again", line)
                 device.failure = line
                 self._lose(device, health)
+            case {"late": seconds}:  # the process goes on waiting, and ends when it gives up
+                line = f"{device.name}: it is open and has given no sound for {seconds:.1f} s"
+                log.warning("%s", line)
+                for lane in device.lanes:
+                    self._failed(lane, "stalled", line)
             case {"lost": lost}:
                 log.warning("%s has lost %d frames so far", device.name, lost)
             case {"silent": silent, "muted": muted}:

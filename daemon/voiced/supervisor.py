@@ -168,6 +168,7 @@ class Supervisor:
                 self.statistics.beat(lane.settings.name, beat)
             case {"hears": True}:
                 lane.hears(time.monotonic())
+                lane.hearing.start(time.monotonic())
                 self._publisher.tell_lane(lane)
             case {"level": level, "sample": sample}:
                 self._publisher.send(

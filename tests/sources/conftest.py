@@ -1,5 +1,5 @@
-"""The sound server and what the tests of sources share."""
+"""The sound servers and what the tests of sources share."""
 
-from soundserver import pipewire
+from soundserver import jack, pipewire, pulseaudio
 
-__all__ = ["pipewire"]
+__all__ = ["jack", "pipewire", "pulseaudio"]

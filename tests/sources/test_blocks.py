@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from voiced.errors import InternalError
-from voiced.sources.blocks import DATAGRAM_LIMIT, Block, pack, split, unpack
+from voiced.sources.blocks import DATAGRAM_LIMIT, FLOAT32, INT16, Block, pack, split, unpack
 
 U32 = 2**32 - 1
 U64 = 2**64 - 1
@@ -16,16 +16,17 @@ U64 = 2**64 - 1
 
 @st.composite
 def blocks(draw: st.DrawFn, most_frames: int = 200) -> Block:
-    channels = draw(st.integers(1, 8))
+    channels, width = draw(st.integers(1, 8)), draw(st.sampled_from([INT16, FLOAT32]))
     frames = draw(st.integers(1, most_frames))
     return Block(
         ended_ns=draw(st.integers(10**12, U64)),
         first=draw(st.integers(0, 2**60)),
         rate=draw(st.sampled_from([8000, 16_000, 44_100, 48_000, 192_000])),
         channels=channels,
-        data=bytes(draw(st.integers(0, 255)) for _ in range(8)) * 2 * frames * channels,
+        data=bytes(draw(st.integers(0, 255)) for _ in range(8)) * width * frames * channels,
         sequence=draw(st.integers(0, U32)),
         lost=draw(st.integers(0, U32)),
+        width=width,
     )
 
 
@@ -64,10 +65,11 @@ GOOD = pack(Block(1, 0, 16_000, 2, b"abcdefgh"))
     [
         (b"", "0 bytes, at least 36"),
         (GOOD[:35], "35 bytes, at least 36"),
-        (b"RIFF" + GOOD[4:], "begins with b'RIFF', b'vcd1' expected"),
+        (b"RIFF" + GOOD[4:], "begins with b'RIFF', b'vcd2' expected"),
         (GOOD[:36], "0 bytes of sound"),
         (GOOD[:-1], "7 bytes of sound, whole frames of 2 channels"),
         (GOOD[:28] + b"\0\0" + GOOD[30:], "0 channels"),
+        (GOOD[:30] + b"\3\0" + GOOD[32:], "3 bytes a sample"),
         (GOOD[:24] + b"\0\0\0\0" + GOOD[28:], "0 frames a second"),
     ],
 )

@@ -130,6 +130,7 @@ def test_blocks_reach_every_lane_with_their_place_and_time() -> None:
         "why": "it is the only one",
         "id": "",
         "source": "",
+        "width": 2,
         "placement": None,
     }
     assert opened["placement"]["role"] == "capture"
@@ -479,6 +480,18 @@ def test_a_read_that_never_returns_is_seen(blocks: int, line: str) -> None:
         assert failure["error"].startswith(f"script: {line}")
         assert (failure["errno"], failure["health"]) == (errno.ETIMEDOUT, "stalled")
         assert running.code == 74
+    finally:
+        free.set()
+
+
+def test_a_device_that_is_open_and_gives_nothing_is_late_before_it_is_given_up() -> None:
+    """CASES H12: open succeeds, 0 frames."""
+    free = threading.Event()
+    running = run(Script(stuck_after(0, free)), stall_ms=40)
+    try:
+        assert "opened" in running.heard()
+        assert running.heard()["late"] == pytest.approx(0.08)
+        assert running.failed()["health"] == "stalled"
     finally:
         free.set()
 

@@ -2,131 +2,35 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import socket
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
-from itertools import pairwise
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
-from numpy.typing import NDArray
-from soundserver import SoundServer, own_server, write_tone
-from voiced.audio import AudioFrame
+from capturing import PATIENCE, CaptureProcess, Start, assert_whole, failed, hear_tone, next_frame, opened, starting
+from soundserver import SoundServer, own_server, wait_for, write_tone
 from voiced.sources.microphone import Microphone
 from voiced.units import RATE
-from voiced.wire import Link
-
-PATIENCE = 20  # seconds after which a test fails instead of hanging
-
-PROGRAM = "import sys; from voiced.sources.capture import main; main(int(sys.argv[1]))"
-
-
-class CaptureProcess:
-    """A capture process, as main has one."""
-
-    def __init__(self, env: dict[str, str], **job: Any) -> None:
-        self.link, theirs = Link.pair()
-        with theirs:
-            command = [sys.executable, "-c", PROGRAM, str(theirs.fileno())]
-            env = env | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-            self.process = subprocess.Popen(command, env=env, pass_fds=[theirs.fileno()])
-        self.link.send({"device": "auto", "stall_ms": 5000, **job})
-
-    def heard(self) -> dict[str, Any]:
-        message = self.link.receive(PATIENCE)
-        assert message is not None, "capture says nothing"
-        return message.body
-
-    def attach(self, name: str) -> socket.socket:
-        theirs, ours = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            assert self.link.send({"attach": name}, (theirs.fileno(),))
-        return ours
-
-    def stop(self) -> int:
-        """Closes the link, which ends the process; its exit code."""
-        self.link.close()
-        return self.process.wait(PATIENCE)
-
-
-Start = Callable[..., CaptureProcess]
 
 
 @pytest.fixture
 def start(pipewire: SoundServer) -> Iterator[Start]:
-    """Starts capture processes and ends those that are left."""
-    started: list[CaptureProcess] = []
-
-    def begin(**job: Any) -> CaptureProcess:
-        started.append(CaptureProcess(pipewire.env, **job))
-        return started[-1]
-
-    yield begin
-    for capture in started:
-        capture.process.kill()
-        capture.process.wait()
-        capture.link.close()
-
-
-def next_frame(microphone: Microphone) -> AudioFrame:
-    frame = microphone.read(PATIENCE)
-    assert frame is not None, "no sound"
-    return frame
-
-
-def hear(microphone: Microphone, player: subprocess.Popen[bytes]) -> list[AudioFrame]:
-    """Every frame until the player has ended and what it played has come through (half a second later)."""
-    frames = []
-    while player.poll() is None:
-        frames.append(next_frame(microphone))
-    assert player.returncode == 0
-    end = frames[-1].end + RATE // 2
-    while frames[-1].end < end:
-        frames.append(next_frame(microphone))
-    return frames
-
-
-def assert_whole(frames: list[AudioFrame]) -> None:
-    assert [frame.lost for frame in frames[1:]] == [0] * (len(frames) - 1)
-    assert all(before.end == after.first for before, after in pairwise(frames))
-
-
-def assert_tone(frames: list[AudioFrame], hertz: float, seconds: float) -> None:
-    """The tone is there for its whole length, at its frequency, and without a break: a single sine explains all of it."""
-    sound: NDArray[np.float64] = np.concatenate([frame.samples for frame in frames]).astype(np.float64)
-    loud = np.flatnonzero(np.abs(sound) > 1000)
-    assert len(loud), "the tone did not come"
-    assert (loud[-1] - loud[0]) / RATE == pytest.approx(seconds, abs=0.02)
-    tone = sound[loud[0] + RATE // 20 : loud[-1] - RATE // 20]
-    turns = 2j * np.pi * np.arange(len(tone)) / RATE
-    phase = np.unwrap(np.angle(np.convolve(tone * np.exp(-hertz * turns), np.ones(RATE // 10) / (RATE // 10), "valid")))
-    off = (phase[-1] - phase[0]) / (2 * np.pi) / (len(phase) / RATE)
-    assert abs(off) < 0.5, f"{hertz + off:.2f} Hz heard, {hertz} Hz played"
-    basis = np.stack([np.cos((hertz + off) * turns.imag), np.sin((hertz + off) * turns.imag)], axis=1)
-    fit = basis @ np.linalg.lstsq(basis, tone, rcond=None)[0]
-    assert np.std(tone - fit) < 0.02 * np.std(tone), "the tone is broken"
+    with starting(pipewire.env) as begin:
+        yield begin
 
 
 def test_a_tone_is_heard_whole_by_two_lanes(pipewire: SoundServer, start: Start, tmp_path: Path) -> None:
     pipewire.listen_to("mic16")
     capture = start()
-    opened = capture.heard()["opened"]
-    assert (opened["source"], opened["host"], opened["channels"]) == ("mic16-mic", "PipeWire", 1)
-    assert opened["why"] == "auto: the sound server's default source"
-    assert opened["placement"]["pid"] == capture.process.pid
+    found = capture.heard()["opened"]
+    assert (found["source"], found["host"], found["channels"]) == ("mic16-mic", "PipeWire", 1)
+    assert found["why"] == "auto: the sound server's default source"
+    assert found["placement"]["pid"] == capture.process.pid
     first = Microphone(capture.attach("first"))
     next_frame(first)
-    player = pipewire.play(write_tone(tmp_path / "tone.wav", 1.5, [440], 16_000), "mic16")
-    second = Microphone(capture.attach("second"))
+    second = Microphone(capture.attach("second"), capacity=1000)
     late = next_frame(second)  # attached while the other one hears
-    frames = hear(first, player)
-    assert_whole(frames)
-    assert_tone(frames, 440, 1.5)
+    frames = hear_tone(first, lambda: pipewire.play(write_tone(tmp_path / "tone.wav", 1.5, [440], 16_000), "mic16"), 440, 1.5)
     others = [late]
     while others[-1].end < frames[-1].end - RATE:
         others.append(next_frame(second))
@@ -145,15 +49,12 @@ def test_a_tone_is_heard_whole_by_two_lanes(pipewire: SoundServer, start: Start,
 def test_a_device_of_48_khz_and_two_channels_gives_the_live_one(pipewire: SoundServer, start: Start, tmp_path: Path) -> None:
     pipewire.listen_to("mic48")
     capture = start(rate=48_000, channels=2)
-    opened = capture.heard()["opened"]
-    assert (opened["rate"], opened["channels"]) == (48_000, 2)
+    found = capture.heard()["opened"]
+    assert (found["rate"], found["channels"]) == (48_000, 2)
     microphone = Microphone(capture.attach("lane"))
     next_frame(microphone)
-    player = pipewire.play(write_tone(tmp_path / "tone.wav", 1.5, [0, 1000], 48_000), "mic48")
-    frames = hear(microphone, player)
+    hear_tone(microphone, lambda: pipewire.play(write_tone(tmp_path / "tone.wav", 1.5, [0, 1000], 48_000), "mic48"), 1000, 1.5)
     pipewire.listen_to("mic16")
-    assert_whole(frames)
-    assert_tone(frames, 1000, 1.5)
     assert microphone.statistics().channel == 1
     microphone.close()
 
@@ -231,21 +132,6 @@ def test_a_name_that_fits_two_is_refused_with_both(start: Start) -> None:
 # ── what a server does with its sources ────────────────────────────────────────────────────────────────────────────────
 
 
-def opened(capture: CaptureProcess) -> dict[str, Any]:
-    """What it has opened, as soon as it has."""
-    while "opened" not in (body := capture.heard()):
-        pass
-    found: dict[str, Any] = body["opened"]
-    return found
-
-
-def failed(capture: CaptureProcess) -> dict[str, Any]:
-    while "failed" not in (body := capture.heard()):
-        pass
-    found: dict[str, Any] = body["failed"]
-    return found
-
-
 def test_auto_never_hears_what_the_machine_plays(pipewire: SoundServer, start: Start) -> None:
     """CASES S14: the default is a monitor, so the first microphone is taken, and the line says why."""
     pipewire.default("mic16.monitor")
@@ -261,9 +147,7 @@ def test_a_monitor_that_is_named_is_heard(pipewire: SoundServer, start: Start, t
     assert (found["id"], found["rate"], found["channels"]) == ("mic48.monitor", 48_000, 2)
     microphone = Microphone(capture.attach("lane"), channel=0)
     next_frame(microphone)
-    frames = hear(microphone, pipewire.play(write_tone(tmp_path / "tone.wav", 1.5, [700, 0], 48_000), "mic48"))
-    assert_whole(frames)
-    assert_tone(frames, 700, 1.5)
+    hear_tone(microphone, lambda: pipewire.play(write_tone(tmp_path / "tone.wav", 1.5, [700, 0], 48_000), "mic48"), 700, 1.5)
     microphone.close()
 
 
@@ -282,6 +166,7 @@ def test_a_source_that_goes_ends_the_recording_and_is_found_again(pipewire: Soun
         successor = start(device="mic48-mic", looks=1000, reopen_ms=60_000, reopen_max_ms=60_000)  # only an event can wake it in time
         assert "there is no device 'mic48-mic'" in failed(successor)["error"]
         assert successor.heard() == {"looking": 1}
+        wait_for(lambda: pipewire.attended_by(successor.process.pid), "the subscription")
     finally:
         pipewire.microphone("mic48", "channels=2")
     assert opened(successor)["source"] == "mic48-mic"
@@ -299,9 +184,7 @@ def test_nobody_moves_a_recording_to_another_microphone(pipewire: SoundServer, s
     microphone = Microphone(capture.attach("lane"))
     next_frame(microphone)
     pipewire.move_recording(capture.process.pid, "mic48-mic")
-    frames = hear(microphone, pipewire.play(write_tone(tmp_path / "tone.wav", 1.5, [440], 16_000), "mic16"))
-    assert_whole(frames)
-    assert_tone(frames, 440, 1.5)
+    hear_tone(microphone, lambda: pipewire.play(write_tone(tmp_path / "tone.wav", 1.5, [440], 16_000), "mic16"), 440, 1.5)
     assert pipewire.recorded_by(capture.process.pid) == "mic16-mic"
     assert capture.link.receive(0) is None
     microphone.close()
@@ -318,7 +201,7 @@ def test_auto_follows_the_default_and_says_so(pipewire: SoundServer, start: Star
     assert named.link.receive(0) is None and named.stop() == 0  # what is named stays
 
 
-def test_a_server_that_comes_back_is_found(start: Start, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_a_server_that_comes_back_is_found() -> None:
     """CASES H2, H6, H9: there is no server at first, then one, which is killed and started again."""
     with own_server() as server:
         capture = CaptureProcess(server.env, looks=1000)
@@ -327,6 +210,7 @@ def test_a_server_that_comes_back_is_found(start: Start, tmp_path_factory: pytes
             server.start()
             server.null_sink("mic16", 16_000, 1)
             assert opened(capture)["source"] == "mic16-mic"
+            next_frame(Microphone(capture.attach("lane")))
             server.stop()
             assert failed(capture)["health"] == "no_device"
             assert capture.process.wait(PATIENCE) == 74

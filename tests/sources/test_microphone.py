@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from soundserver import wait_for
 from voiced.audio import AudioFrame
 from voiced.errors import DeviceError, InternalError
-from voiced.sources.blocks import Block, pack
+from voiced.sources.blocks import FLOAT32, Block, pack
 from voiced.sources.microphone import CAPACITY, Converter, Microphone
 from voiced.units import RATE
 
@@ -85,6 +85,20 @@ def test_the_block_size_does_not_matter(rate: int, sizes: list[int]) -> None:
     count = min(len(one), len(many))
     assert count > 0.25 * RATE
     assert np.sqrt(np.mean((one[:count] - many[:count]) ** 2)) < 1e-4 * np.std(one)  # below -80 dB
+
+
+@pytest.mark.parametrize("rate", [RATE, 48_000])
+def test_floats_are_heard_as_whole_numbers_are(rate: int) -> None:
+    """JACK's samples: full scale is 1, and what is beyond it is held."""
+    sound = channels(np.zeros(2 * rate, np.int16), tone(1000, rate, 2, 30_000))
+    one, other = Converter(), Converter()
+    loud = sound.astype(np.float32) / 32768
+    blocks = [replace(block, data=loud[block.first : block.end].tobytes(), width=FLOAT32) for block in cut(sound, rate, [rate // 25])]
+    heard = joined(convert(iter(blocks), one))
+    assert np.abs(heard - joined(convert(cut(sound, rate, [rate // 25]), other))).max() <= 1
+    assert one.channel == other.channel == 1
+    beyond = [replace(block, data=(2 * loud[block.first : block.end]).tobytes()) for block in blocks]
+    assert {joined(convert(iter(beyond), Converter())).max(), joined(convert(iter(beyond), Converter())).min()} == {32767, -32768}
 
 
 def test_full_scale_is_held_not_wrapped() -> None:

@@ -14,6 +14,7 @@ The link (wire.Link), from main:
     closing it ends the process
 to main:
     {"opened": a soundcard.Opened with "placement"}
+    {"late": seconds}                 it is open and has not given a block yet; one that comes ends that
     {"looking": n}                    the device was looked for so often; after {"failed": …} the process goes on looking
     {"lost": n, "lanes": {LANE: n}}   totals of frames lost in the device, and for a lane; at most once a second
     {"silent": bool, "muted": bool}   nothing but zeros has come for ten seconds; whether the server says that the source is muted
@@ -54,6 +55,9 @@ _TICKS = 4  # looks a stall time; a stall is seen after 1 to 1.25 of it
 _PATIENCE = 10
 """Stall times that opening and the first block may take: a sound server's first block has taken 1.3 s, and a sleeping Bluetooth
 headset more."""
+
+_LATE = 2
+"""Stall times after which an open device that has given nothing yet is said to be late."""
 
 _SILENCE_S = 10
 """So long of zeros alone, in every channel, is digital silence: the noise of a microphone that is alive flips a bit much sooner."""
@@ -111,7 +115,8 @@ class Capture:
         self._ended = os.eventfd(0, os.EFD_CLOEXEC)  # the device's thread has failed
         self._code = 0
         self._reads = self._looks = 0
-        self._name = ""  # of the device that is open
+        self._name = ""  # of the device, as it was asked for and then as it is
+        self._opened = False
 
     def run(self) -> int:
         """Serves until the link closes or the device fails; returns the exit code. On the main thread.
@@ -129,7 +134,7 @@ class Capture:
             return 0
 
     def _serve(self, job: Job) -> int:
-        seen, quiet = -1, 0
+        seen, quiet, told = -1, 0, False
         while True:
             ready, _, _ = select.select([self._link.fileno(), self._ended], [], [], job.stall_ms / 1000 / _TICKS)
             if self._ended in ready:
@@ -140,6 +145,8 @@ class Capture:
                 seen, quiet = self._reads + self._looks, 0
             else:
                 quiet += 1
+                if self._opened and not self._reads and not told and quiet >= _LATE * _TICKS:
+                    told = self._link.send({"late": quiet * job.stall_ms / 1000 / _TICKS})
                 if quiet >= _TICKS * (1 if self._reads else _PATIENCE):
                     silent_s = quiet * job.stall_ms / 1000 / _TICKS
                     what = f"no sound for {silent_s:.1f} s" if self._reads else f"not open after {silent_s:.1f} s"
@@ -176,7 +183,7 @@ class Capture:
         try:
             placement = _pin(job)
             stream, opened = self._find(job)
-            self._name = opened.device
+            self._name, self._opened = opened.device, True
             self._link.send({"opened": {**asdict(opened), "placement": placement}})
             if opened.source:
                 self._attendant.watch(opened, follows=job.device in ("auto", *PLUGINS))
@@ -215,7 +222,7 @@ class Capture:
 
     def _pump(self, stream: Stream, opened: Opened, job: Job) -> NoReturn:
         size = max(1, job.block_ms * opened.rate // 1000)
-        frame_bytes = 2 * opened.channels
+        frame_bytes = opened.width * opened.channels
         frameclock = FrameClock(opened.rate, size)
         first, lost_all, told_at = 0, 0, self._clock()
         told: tuple[int, dict[str, int]] = (0, {})
@@ -235,11 +242,11 @@ class Capture:
             lost = frameclock.feed(frames, now)
             first += lost
             lost_all += lost
-            self._hand_out(Block(now, first, opened.rate, opened.channels, data, lost=lost))
+            self._hand_out(Block(now, first, opened.rate, opened.channels, data, lost=lost, width=opened.width))
             first += frames
             self._reads += 1
             if silence.feed(data, frames):
-                self._link.send({"silent": silence.told, "muted": self._attendant.muted})
+                self._link.send({"silent": silence.told, "muted": silence.told and self._attendant.muted})
             if now - told_at >= 1_000_000_000:
                 with self._lock:
                     counts = (lost_all, {name: lane.lost for name, lane in self._lanes.items() if lane.lost})

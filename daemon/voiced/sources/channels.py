@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-Interleaved = NDArray[np.int16]
-"""Raw sound, int16, shape (frames, channels)."""
+Interleaved = NDArray[np.int16] | NDArray[np.float32]
+"""Raw sound, shape (frames, channels), in the range of int16."""
 
 _SETTLED_S = 3
 _CLEARLY = 4.0  # in power: 6 dB

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from ..audio import AudioFrame, Samples
 from ..errors import DeviceError
 from ..units import RATE
-from .blocks import DATAGRAM_LIMIT, Block, unpack
+from .blocks import DATAGRAM_LIMIT, FLOAT32, Block, unpack
 from .channels import ChannelChoice, Interleaved
 from .resample import Resampler, resampler
 
@@ -122,7 +122,7 @@ class Converter:
 
     def _mono(self, block: Block) -> Mono:
         """One channel of a block, or the mean of all."""
-        sound: Interleaved = np.frombuffer(block.data, np.int16).reshape(-1, block.channels)
+        sound = interleaved(block)
         if self._channel == "mix":
             mean: NDArray[np.float32] = sound.mean(axis=1, dtype=np.float32)
             return mean
@@ -141,6 +141,15 @@ class Converter:
         self.lost += frame.lost
         self._at = self._end = frame.end
         return [frame]
+
+
+def interleaved(block: Block) -> Interleaved:
+    """A block's sound, in the range of int16."""
+    if block.width == FLOAT32:
+        floats: NDArray[np.float32] = np.frombuffer(block.data, np.float32).reshape(-1, block.channels) * np.float32(32768)
+        return floats
+    ints: NDArray[np.int16] = np.frombuffer(block.data, np.int16).reshape(-1, block.channels)
+    return ints
 
 
 def _int16(sound: Mono) -> Samples:

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from ..errors import DeviceError
 from ..units import RATE
+from .blocks import FLOAT32, INT16
 from .devices import CARDS, Device, all_devices, attempts, choose, where_are_they
 from .servers import Server, ask, stream_name
 
@@ -47,7 +48,8 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A device that is open: its name and host API, frames a second, samples a frame, why this one and so, its id and source (Device)."""
+    """A device that is open: its name and host API, frames a second, samples a frame, why this one and so, its id and source (Device),
+    bytes of a sample (blocks.INT16 or FLOAT32)."""
 
     device: str
     host: str
@@ -56,13 +58,14 @@ class Opened:
     why: str
     id: str = ""
     source: str = ""
+    width: int = INT16
 
 
 class Stream(Protocol):
     """An open device."""
 
     def read(self, frames: int) -> tuple[Any, bool]:
-        """Blocks until there are `frames`; returns (a buffer of int16, interleaved; overflowed).
+        """Blocks until there are `frames`; returns (a buffer of samples, interleaved; overflowed).
 
         No bytes at all mean that the device has ended. Raises OSError with the device's errno.
         """
@@ -114,7 +117,8 @@ class SoundCard:
                 continue
             refused = f" (refused: {'; '.join(tried)})" if tried else ""
             coarse = f"; at {rate} Hz words are heard less surely" if rate < RATE else ""
-            return stream, Opened(device.name, device.host, rate, channels, why + refused + coarse, device.id, device.source)
+            why += refused + coarse
+            return stream, Opened(device.name, device.host, rate, channels, why, device.id, device.source, stream.width)
         raise DeviceError(device.name, f"it cannot be opened ({'; '.join(tried)})", _advice(cause.errno or 0)) from cause
 
 
@@ -149,9 +153,12 @@ class _PortAudio:
         self._error = sounddevice.PortAudioError
         latency = max(_SERVER_BUFFER_S, 2.5 * block_ms / 1000)
         block = block_ms * rate // 1000
+        # PortAudio's blocking reads of JACK take every sample for four bytes, and write beyond what two have room for
+        self.width = FLOAT32 if device.host.startswith("JACK") else INT16
+        kind = "float32" if self.width == FLOAT32 else "int16"
         with self._translated():
             self._stream = sounddevice.RawInputStream(
-                samplerate=rate, channels=channels, dtype="int16", blocksize=block, device=device.index, latency=latency
+                samplerate=rate, channels=channels, dtype=kind, blocksize=block, device=device.index, latency=latency
             )
             try:
                 self._stream.start()
