@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 LATE_PIECE = 2
 LATE_END = 12
-PROMPT_END = 5
-"""Frames of 40 ms from the end of speech to the end token: with the look-ahead, 360 to 640 ms of silence are heard by then. At 2 one pause
-of half a second in four had a token; at 6 fewer had, but the tokens stood 320 ms after the end and one in five later than 400 ms."""
+PROMPT_END = 3
+"""Frames of 40 ms from the end of speech to the end token. Later ones do not tell pauses from ends better: at 2 and at 5 as many pauses of
+half a second had a token, and a turn never ends before its token's frame, so each frame here is waited for."""
 PATIENT_END = 14
 """The same for what was read aloud: longer than half a second, since a reader pauses so inside a sentence."""
 
