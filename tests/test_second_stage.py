@@ -72,6 +72,14 @@ def test_another_threshold_keeps_the_model(library: Library) -> None:
     assert after.verify(Phrase("jarvis", (1.0,), (), audio)).scores["evidence_threshold"] == 5.0
 
 
+def test_a_phrase_may_want_evidence_of_its_own(library: Library) -> None:
+    phrases = (PhraseSettings("jarvis"), PhraseSettings("view-glass", verify_evidence=-1.25), PhraseSettings(text="hey kitchen"))
+    verifier = made(replace(SETTINGS, wake=replace(SETTINGS.wake, phrases=phrases)), library)
+    audio = np.zeros(25_600, np.int16)
+    wanted = {one.name: verifier.verify(Phrase(one.name, (1.0,), (), audio)).scores["evidence_threshold"] for one in phrases}
+    assert wanted == {"jarvis": SETTINGS.wake.verify_evidence, "view-glass": -1.25, "hey kitchen": SETTINGS.wake.verify_evidence}
+
+
 def test_what_is_kept_is_not_read_again(library: Library, tmp_path: Path) -> None:
     """A reload that asks for another threshold or another phrase hashes no model that is in use; one that was written anew it does."""
     loaded: list[str] = []

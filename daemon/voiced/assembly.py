@@ -28,7 +28,7 @@ from .stages.acoustic import AcousticModel
 from .stages.approach import Approach
 from .stages.gate import Gate
 from .stages.keywords import Keywords, TextPhrase
-from .stages.phrase import PhraseVerifier
+from .stages.phrase import PhraseVerifier, Wanted
 from .stages.second_pass import SecondPass
 from .stages.sherpa import Spotter, provider
 from .stages.transducer import Transducer
@@ -195,11 +195,11 @@ def wake_verifier(settings: Settings, library: Library, say: Say, before: Verifi
         where = "" if entry.text else str(library.find(entry.phrase, "wake-head").files["model"])
         if said := entry.text or words(Path(where)):
             try:
-                phrases[entry.name] = pieces.encode(said)
+                phrases[entry.name] = Wanted(pieces.encode(said), entry.verify_evidence or wake.verify_evidence)
             except ValueError as error:
                 advice = "name another model in models.wake_verifier, or set wake.verifier to score"
                 raise ModelError(where or name, str(error), advice) from None
-    verifier = PhraseVerifier(model, phrases, by_score, threshold=wake.verify_evidence, tail_ms=wake.phrase_tail_ms)
+    verifier = PhraseVerifier(model, phrases, by_score, tail_ms=wake.phrase_tail_ms)
     if model is not old:
         verifier.warm_up()
     return verifier

@@ -38,6 +38,14 @@ class PhraseSettings:
         0.0, f"How far the search leans to each piece of a text; 0: {TEXT_BOOST:g}.", low=0, high=10, unit="natural logarithm", live=True
     )
     hops: int = knob(0, f"Scores of a head in a row, one every 80 ms, that must count; 0: {HEAD_HOPS}.", low=0, high=25, live=True)
+    verify_evidence: float = knob(
+        0.0,
+        "What counts for the second stage, of this phrase; 0: wake.verify_evidence.",
+        low=-30,
+        high=5,
+        unit="natural logarithm",
+        live=True,
+    )
 
     def __post_init__(self) -> None:
         usual = (TEXT_THRESHOLD, TEXT_BOOST, 0) if self.text else (HEAD_THRESHOLD, 0.0, HEAD_HOPS)

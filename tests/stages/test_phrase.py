@@ -16,7 +16,7 @@ from voiced.audio import Samples
 from voiced.errors import ModelError
 from voiced.models import Library
 from voiced.stages.acoustic import BLANK, AcousticModel
-from voiced.stages.phrase import PhraseVerifier, log_odds, placed
+from voiced.stages.phrase import PhraseVerifier, Wanted, log_odds, placed
 from voiced.stages.pieces import Pieces
 from voiced.stages.wake import Phrase, SpeechVerifier, Verdict
 from voiced.units import to_samples
@@ -44,7 +44,7 @@ def model(files: Mapping[str, Path]) -> AcousticModel:
 def verifier(model: AcousticModel, files: Mapping[str, Path]) -> PhraseVerifier:
     pieces = Pieces.read(files["vocabulary"], files["tokens"])
     words = ("jarvis", "computer", "snowboy")
-    made = PhraseVerifier(model, {word: pieces.encode(word) for word in words}, NO_WORDS, threshold=-1.75, tail_ms=190)
+    made = PhraseVerifier(model, {word: Wanted(pieces.encode(word), -1.75) for word in words}, NO_WORDS, tail_ms=190)
     made.warm_up()
     return made
 
@@ -210,6 +210,6 @@ def test_a_phrase_whose_words_nobody_knows_is_judged_by_its_score(verifier: Phra
 
 
 def test_counts_what_it_was_asked(model: AcousticModel, sample: Samples) -> None:
-    made = PhraseVerifier(model, {"it": [3]}, NO_WORDS, threshold=5.0, tail_ms=0)
+    made = PhraseVerifier(model, {"it": Wanted((3,), 5.0)}, NO_WORDS, tail_ms=0)
     judge(made, sample[:HEARD], "it")
     assert (made.statistics().asked, made.statistics().accepted) == (1, 0)

@@ -84,25 +84,29 @@ class PhraseStatistics:
     accepted: int
 
 
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The numbers of a phrase's pieces, one or more, and the least sum of the ratio and half of stage 1's log-odds."""
+
+    pieces: tuple[int, ...]
+    evidence: float
+
+
 class PhraseVerifier:
     """Stage 2 by likelihood. One thread owns it.
 
-    phrases    name → the numbers of its pieces, one or more
+    phrases    by name
     otherwise  asked about a phrase that is not among them: nobody knows its words
-    threshold  the least sum of the ratio and half of stage 1's log-odds
     tail_ms    from the frame of the last piece to the phrase's end: a piece is told when it is heard, not when it is over
     """
 
-    def __init__(
-        self, model: AcousticModel, phrases: Mapping[str, Sequence[int]], otherwise: Verifier, *, threshold: float, tail_ms: float
-    ) -> None:
+    def __init__(self, model: AcousticModel, phrases: Mapping[str, Wanted], otherwise: Verifier, *, tail_ms: float) -> None:
         self.model = model
-        self._otherwise, self._threshold, self._tail = otherwise, threshold, to_samples(tail_ms)
-        self._pieces = {name: np.array(pieces) for name, pieces in phrases.items()}
+        self._phrases, self._otherwise, self._tail = phrases, otherwise, to_samples(tail_ms)
         born = [BLANK] * model.context_size
         self._predicted = {
-            name: model.predict([[*born, *pieces[:said]][-model.context_size :] for said in range(len(pieces) + 1)])
-            for name, pieces in phrases.items()
+            name: model.predict([[*born, *one.pieces[:said]][-model.context_size :] for said in range(len(one.pieces) + 1)])
+            for name, one in phrases.items()
         }
         self._asked = self._accepted = 0
 
@@ -112,24 +116,24 @@ class PhraseVerifier:
 
     def verify(self, phrase: Phrase) -> Verdict:
         """The phrase's `audio` is int16 (n,), n ≥ 280, and holds it whole."""
-        pieces = self._pieces.get(phrase.name)
-        if pieces is None:
+        wanted = self._phrases.get(phrase.name)
+        if wanted is None:
             return self._otherwise.verify(phrase)
         encoded = self.model.encode(phrase.audio)
         free, _ = self.model.freely(encoded)
         likely = self.model.log_probabilities(encoded, self._predicted[phrase.name])
-        found = placed(likely[:, :, BLANK], likely[:, np.arange(len(pieces)), pieces], free)
+        found = placed(likely[:, :, BLANK], likely[:, np.arange(len(wanted.pieces)), wanted.pieces], free)
         odds = log_odds(phrase.scores)
         evidence = found.ratio + _WEIGHT * odds
-        accepted = evidence >= self._threshold
+        accepted = evidence >= wanted.evidence
         self._asked += 1
         self._accepted += accepted
         end = min(len(phrase.audio), (found.last + 1) * self.model.frame + self._tail)
         why = (
-            f"{evidence:.2f} ({self._threshold:g} wanted): {found.ratio:.2f} nats a piece beside the best other reading, "
+            f"{evidence:.2f} ({wanted.evidence:g} wanted): {found.ratio:.2f} nats a piece beside the best other reading, "
             f"{odds:+.2f} by the first stage"
         )
-        scores = {"evidence": evidence, "evidence_threshold": self._threshold, "likelihood": found.ratio, "log_odds": odds}
+        scores = {"evidence": evidence, "evidence_threshold": wanted.evidence, "likelihood": found.ratio, "log_odds": odds}
         return Verdict(accepted, evidence, why, scores, len(phrase.audio) - end)
 
     def statistics(self) -> PhraseStatistics:
