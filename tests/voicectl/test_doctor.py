@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import re
+import resource
 import subprocess
 import sys
 import tempfile
@@ -191,7 +192,7 @@ def test_a_thread_on_other_cores_than_it_should_be() -> None:
 
 def test_a_nice_level_that_the_user_may_not_have(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: NOBODY)
-    monkeypatch.setattr(diagnosis.resource, "getrlimit", lambda what: (20, 20))
+    monkeypatch.setattr(resource, "getrlimit", lambda what: (20, 20))
     wanted = replace(defaults(), placement=PlacementSettings(nice_capture=-20))
     found = only(diagnosis.placement(wanted))
     assert not found.good and "placement.nice_capture wants the nice level" in found.what and "LimitNICE=" in found.advice
