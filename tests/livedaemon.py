@@ -322,6 +322,12 @@ class Listener:
         """Of each role's process. The rows are (role, process, pid, tid, wanted, actual, …)."""
         return {row[0]: row[2] for row in self.status()["placement"]}
 
+    def turns(self) -> list[dict[str, Any]]:
+        return self.call(self._client.turns())
+
+    def reload(self) -> list[str]:
+        return self.call(self._client.reload())
+
     def trigger(self) -> int:
         return self.call(self._client.trigger())
 

@@ -42,7 +42,7 @@ class MemoryDesk:
         self.asked: list[tuple[Any, ...]] = []
         self.mistakes: tuple[str, ...] = ()
         self.decisions: list[Published] = []
-        self.book = TurnBook()
+        self.book, self.keep = TurnBook(), 3
         self.entered = asyncio.Event()
         self.release = asyncio.Event()
 
@@ -133,7 +133,7 @@ class MemoryDesk:
     def publish(self, lane: str, event: Event) -> Published:
         self.sequence[lane] = self.sequence.get(lane, 0) + 1
         news = Published(lane, self.sequence[lane], event, 1_000, 2_000)
-        self.book.follow(lane, event, Stamps(published_ns=1_000_000, realtime_us=2_000), keep=3)
+        self.book.follow(lane, event, Stamps(published_ns=1_000_000, realtime_us=2_000), self.keep)
         self.tell(news)
         return news
 

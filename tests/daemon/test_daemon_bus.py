@@ -6,14 +6,18 @@ import os
 import signal
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
-from livedaemon import Listen, Start, descendants
+import numpy as np
+import pytest
+import soundfile
+from livedaemon import Listen, Start, descendants, own_bus, until
 from voiced.bus.client import Presence
 from voiced.bus.connection import Incoming, connect
 from voiced.bus.interface import ROOT, STATUS_PATH
 from voiced.desk import Published
-from voiced.events import Final, Partial
+from voiced.events import Final, Partial, TurnClosed, Wake
 
 
 def test_hearing_goes_on_when_the_bus_is_killed(start: Start, listen: Listen, runtime: Path, both: Path, tmp_path: Path) -> None:
@@ -79,3 +83,36 @@ def test_a_bus_service_that_ends_by_itself_ends_the_daemon(env: dict[str, str], 
     assert done.returncode == 70
     assert "voiced: a fault of its own: ZeroDivisionError: a fault; report it" in done.stderr.splitlines()[-1]
     assert "Traceback" not in done.stderr
+
+
+def test_a_bus_that_goes_away_for_whole_turns_loses_none_of_them(
+    start: Start, listen: Listen, runtime: Path, sample: Path, tmp_path: Path
+) -> None:
+    """CASES B4: somebody else's bus is killed, and begun again after a turn and more. Lanes never stop hearing; what was said meanwhile can
+    be asked for."""
+    samples, rate = soundfile.read(sample, dtype="int16", start=152_000, stop=181_840)
+    again = tmp_path / "again.wav"
+    soundfile.write(again, np.tile(np.concatenate((samples, np.zeros(4 * rate - len(samples), np.int16))), 50), rate)
+    config = tmp_path / "voiced.yaml"
+    config.write_text(f"lanes: [{{name: desk, source: 'file:{again}'}}]\n")
+    with own_bus(runtime) as address:
+        voiced = start("voiced", "--bus", address, "--config", config)
+        listener = listen(address)
+        listener.lane(Health="ok")
+        first = listener.event(Wake)
+        listener.event(TurnClosed, first.turn)
+        pids = listener.pids()
+        listener.mark()
+    voiced.says("the bus is gone")
+    until(lambda: voiced.err.count(" turn ") >= 3, "two turns that nobody hears of", lambda: voiced.err)
+    with own_bus(runtime):
+        listener.wait(lambda item: item == Presence(False), "its end and its return", lambda item: item == Presence(True))
+        listener.mark()
+        assert listener.pids() == pids
+        last = listener.event(TurnClosed)
+        receipts = listener.turns()
+        assert voiced.stop() == 0, voiced.err
+    assert (receipts[0]["turn"], receipts[-1]["turn"]) == (first.turn, last.turn)
+    assert len(receipts) >= 4
+    assert all(after["first"] - before["first"] == pytest.approx(4 * rate, abs=2_000) for before, after in pairwise(receipts))
+    assert {receipt["text"] for receipt in receipts} == {"What time is it?"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -85,6 +86,6 @@ def test_the_level_follows_the_sound(listener: Listener) -> None:
     listener.event(Final)
     levels = [item for item in listener.heard() if isinstance(item, LevelHeard)]
     assert max(level.peak_dbfs for level in levels) > -40 > min(level.rms_dbfs for level in levels)
-    steps = {later.sample - earlier.sample for earlier, later in zip(levels, levels[1:], strict=False)}
+    steps = {later.sample - earlier.sample for earlier, later in pairwise(levels)}
     assert min(steps) >= 3_200
     until(lambda: len(listener.heard()) > len(levels) + 3, "it goes on in silence")

@@ -5,18 +5,23 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
 import soundfile
 from livedaemon import Listen, Listener, Process, ServiceManager, Start, alive, assert_whole, run, until
+from voiced.desk import Published
 from voiced.events import Final, Partial, TextSource, TurnClosed, Wake
 
 CLOCK = "What time is it?"
 
 BEHIND = 5
 """Turns that a lane may be behind: what waits for its scribe is bounded to 16 s of talk (runtime.HEARD_LIMIT)."""
+
+EVERY = 4 * 16_000
+"""Samples between two questions."""
 
 LANE = "lanes: [{{name: desk, source: 'file:{sound}'}}]\n"
 
@@ -59,6 +64,16 @@ class Daemon:
         self.listener.event(TurnClosed, turn)
         assert_whole(self.listener.events(turn))
         return self.listener.event(Final, turn)
+
+    def turn_after(self) -> Wake:
+        """The wake of the first turn that begins after all that was heard, when it is over."""
+        seen = [event.turn for event in self.listener.events() if isinstance(event, Wake)]
+        found = self.listener.wait(
+            lambda item: isinstance(item, Published) and isinstance(item.event, Wake) and item.event.turn > seen[-1], ""
+        )
+        assert isinstance(found, Published) and isinstance(found.event, Wake)
+        self.listener.event(TurnClosed, found.event.turn)
+        return found.event
 
     def turns_until(self, source: TextSource, note: str = "") -> Final:
         """The first turn whose text comes from there. What was heard before a reload is told of after it: on a slow machine, several."""
@@ -206,8 +221,29 @@ def test_the_second_pass_comes_and_goes_and_the_log_learns_to_speak(begin: Begin
     assert listener.pids()["second_pass"] != second_pass
 
 
+@pytest.mark.parametrize("count", [20, pytest.param(1000, marks=pytest.mark.slow)])
+def test_reloads_without_end_lose_no_turn(begin: Begin, count: int) -> None:
+    """Each is asked for by the bus and done before the next, while the same question is asked every four seconds."""
+    daemon = begin("")
+    listener, pids = daemon.listener, daemon.listener.pids()
+    listener.mark()
+    listener.event(Wake)
+    for number in range(count):
+        daemon.write(f"endpoint: {{no_speech_ms: {2000 + number}}}\nvad: {{on: {0.5 + number % 2 / 100}}}\n")
+        assert listener.reload() == []
+    last = daemon.turn_after()
+    wakes = [event for event in listener.events() if isinstance(event, Wake)]
+    for before, after in pairwise(wakes):
+        assert after.phrase_end - before.phrase_end == pytest.approx(EVERY, abs=2_000), "each question woke, none twice"
+    for wake in wakes[: wakes.index(last) + 1]:
+        assert_whole(listener.events(wake.turn))
+    assert listener.pids() == pids
+    assert listener.status()["mistakes"] == []
+    assert daemon.process.err.count("settings read anew: ") == count
+
+
 @pytest.mark.slow  # a turn at the pace of speech, and some two hundred reloads
-def test_reloads_without_end_lose_no_turn(begin: Begin) -> None:
+def test_hang_ups_faster_than_they_are_obeyed_cost_few_reloads(begin: Begin) -> None:
     daemon = begin("")
     listener = daemon.listener
     listener.mark()

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass
 
-LIMIT = 1_000
-"""Messages. A turn has some six that must not be lost, so this is over a hundred turns of a bus that stands still; at some
-200 bytes each it is a fifth of a megabyte."""
+LIMIT = 10_000
+"""Messages. A turn has some six that must not be lost, each as often as there are subscribers: a burst of 500 for twenty of them, or
+hours of turns of one while the bus stands still. At some 400 bytes each it is four megabytes."""
 
 
 @dataclass(frozen=True, slots=True)
