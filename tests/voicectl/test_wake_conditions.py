@@ -143,6 +143,28 @@ def figures(suggestion: wake_measure.Suggestion | None) -> wake_report.Figures:
     return wake_report.Figures("smart mirror", "smart-mirror", 10.0, 1, {}, 0.9, (), 0, {}, None, (), (), suggested=suggestion)
 
 
+@given(st.lists(st.floats(-6, 6), max_size=40), st.lists(st.floats(-6, 6), max_size=40), st.floats(0.1, 30), st.floats(0, 2))
+def test_behind_a_first_stage_the_second_ones_threshold_is_suggested(
+    false: list[float], true: list[float], hours: float, budget: float
+) -> None:
+    """CASES W10: the lowest evidence that keeps to the budget, ready to be pasted; never the 0 that stands for the usual one."""
+    false.sort(reverse=True)
+    least = wake_measure.LEAST_EVIDENCE
+    found = wake_measure.suggested(false, {"clean": true}, hours, budget, least=least, behind=0.5)
+    allowed = int(budget * hours)
+    if found is None:
+        assert sum(score >= wake_measure.MOST_EVIDENCE for score in false) > allowed
+        return
+    assert found.evidence
+    assert found.accepts == sum(score >= found.evidence for score in false) <= allowed
+    lower = found.evidence - 2.01 / wake_measure.EVIDENCE_STEPS
+    assert found.evidence == least or sum(score >= lower for score in false) > allowed
+    if true:
+        assert found.missed["clean"].part == sum(score < found.evidence for score in true)
+    (phrase,) = parse(wake_report.suggestions([figures(found)])[0], "voiced.yaml").wake.phrases
+    assert (phrase.threshold, phrase.verify_evidence) == (0.5, pytest.approx(found.evidence))
+
+
 @given(SCORES, st.floats(0.1, 30), st.floats(0, 2))
 def test_the_suggestion_is_a_line_of_the_settings_file(false: list[float], hours: float, budget: float) -> None:
     """CASES W10: ready to be pasted."""
@@ -157,11 +179,11 @@ def test_the_suggestion_is_a_line_of_the_settings_file(false: list[float], hours
 
 
 def test_a_suggestion_at_the_lowest_judged_score_says_so() -> None:
-    none = wake_measure.suggested([], {"clean": [0.95, 0.5]}, 10, 0.1, least=0.9, cascade=True)
+    none = wake_measure.suggested([], {"clean": [-2.5, -3.5]}, 10, 0.1, least=-3, behind=0.5)
     (line,) = wake_report.suggestions([figures(none)])
     assert line == (
-        "wake: {phrases: [{phrase: smart-mirror, threshold: 0.9}]}  # both stages: 0 false accepts in 10.00 h (budget 0.1 an hour), "
-        "missed clean 50.0%; no lower one was judged, --threshold goes lower"
+        "wake: {phrases: [{phrase: smart-mirror, threshold: 0.5, verify_evidence: -3}]}  # both stages: 0 false accepts in 10.00 h "
+        "(budget 0.1 an hour), missed clean 50.0%; no lower one was judged"
     )
 
 

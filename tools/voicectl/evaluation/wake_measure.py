@@ -24,6 +24,8 @@ from .wake_clips import Clip, Judged, scores_by_clip
 HOP = 1280
 STEPS = 10_000
 """A suggested threshold is a whole number of these parts of one."""
+EVIDENCE_STEPS, LEAST_EVIDENCE, MOST_EVIDENCE = 100, -3.0, 5
+"""Of the second stage's. Below the least whatever else was said is e³ times as likely, a piece: no threshold would be one."""
 _CHUNK = 2048
 BUDGETS = (0.0, 0.5, 1.0)
 """False accepts an hour at which the misses are told."""
@@ -126,12 +128,14 @@ def points(false_scores: Sequence[float], true_scores: Mapping[str, Sequence[flo
 class Suggestion:
     """The lowest threshold that keeps to a budget of false accepts an hour, and what it costs, by condition.
 
-    cascade   the accepts are those that the second stage lets through
-    least     nothing below this was measured; where it is the threshold, a lower one may do too
+    threshold  of the first stage: the chosen one, or the one behind which the second stage's was chosen
+    evidence   of the second stage; None where the first was measured alone
+    least      nothing below this was measured; where it was chosen, a lower one may do too
     """
 
     budget: float
     threshold: float
+    evidence: float | None
     accepts: int
     cascade: bool
     least: float
@@ -145,18 +149,23 @@ def suggested(
     budget: float,
     *,
     least: float,
-    cascade: bool = False,
+    behind: float | None = None,
 ) -> Suggestion | None:
-    """At a threshold, unlike at a Point, a score that is equal counts. false_scores: the highest first.
+    """At a threshold, unlike at a Point, a score that is equal counts. false_scores: the highest first; they are the second stage's
+    where the first stage's threshold, `behind`, is given.
 
-    None where no threshold up to 1 keeps to the budget."""
-    over = above(false_scores, int(budget * hours), -1.0)
-    step = max(math.floor(over * STEPS), -1) + 1
-    while step / STEPS <= over:  # the product was rounded down
+    None where no threshold keeps to the budget."""
+    steps, most = (STEPS, 1) if behind is None else (EVIDENCE_STEPS, MOST_EVIDENCE)
+    over = above(false_scores, int(budget * hours), least - 1)
+    step = math.floor(over * steps) + 1
+    while step / steps <= over:  # the product was rounded down
         step += 1
-    threshold = max(step / STEPS, least)
-    if threshold > 1:
+    chosen = max(step / steps, least) or 1 / steps  # 0 is the usual one
+    if chosen > most:
         return None
-    missed = {name: share([score < threshold for score in scores]) for name, scores in true_scores.items()}
-    accepts = sum(score >= threshold for score in false_scores)
-    return Suggestion(budget, threshold, accepts, cascade, least, {name: rate for name, rate in missed.items() if rate})
+    missed = {name: share([score < chosen for score in scores]) for name, scores in true_scores.items()}
+    accepts = sum(score >= chosen for score in false_scores)
+    rates = {name: rate for name, rate in missed.items() if rate}
+    if behind is None:
+        return Suggestion(budget, chosen, None, accepts, False, least, rates)
+    return Suggestion(budget, behind, chosen, accepts, True, least, rates)

@@ -152,9 +152,10 @@ def _suggestion(row: Figures) -> str:
     if one is None:
         return f"# {row.head}: no threshold keeps to the budget of false accepts"
     missed = ", ".join(f"{name} {rate.value:.1%}" for name, rate in one.missed.items())
-    lowest = "; no lower one was judged, --threshold goes lower" if one.threshold == one.least else ""
+    lowest = "; no lower one was judged" if one.least in (one.threshold, one.evidence) else ""
     stages = "both stages" if one.cascade else "stage 1"
-    entry = f"wake: {{phrases: [{{phrase: {row.head}, threshold: {one.threshold:g}}}]}}"
+    evidence = "" if one.evidence is None else f", verify_evidence: {one.evidence:g}"
+    entry = f"wake: {{phrases: [{{phrase: {row.head}, threshold: {one.threshold:g}{evidence}}}]}}"
     return f"{entry}  # {stages}: {one.accepts} false accepts in {row.hours:.2f} h (budget {one.budget:g} an hour), missed {missed}{lowest}"
 
 

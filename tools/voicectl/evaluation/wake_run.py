@@ -19,7 +19,7 @@ from voiced.api import Library, ModelError, Settings, default_library, to_ms, to
 from .scores import Rate, share
 from .wake_cascade import Answer, SecondStage, at, woken
 from .wake_clips import Judged, scores_by_clip
-from .wake_measure import HOP, Peak, best_of, first_crossing, head_scores, peaks, points, suggested
+from .wake_measure import HOP, LEAST_EVIDENCE, Peak, best_of, first_crossing, head_scores, peaks, points, suggested
 from .wake_report import Accept, Curve, Figures, Pair
 
 _LEAST = 0.02
@@ -144,11 +144,12 @@ def measured(
     right = [(answer, clip) for answer, clip in zip(answers[clean], said[clean].clips, strict=True) if answer and answer.accepted]
     evidence = partial(_evidence, second, said, scores, foreign, foreign_scores, refractory, progress, label)
     alone, false_alone = evidence(LOOSE)
+    true_behind, false_behind = (alone, false_alone) if threshold == LOOSE else evidence(threshold)
     return replace(
         figures,
         stage2=tuple(points(false_alone, alone, foreign.hours, _UNHEARD)),
         cascade=tuple(points(passed, kept, foreign.hours)),
-        suggested=suggested(passed, kept, foreign.hours, budget, least=threshold, cascade=True),
+        suggested=suggested(false_behind, true_behind, foreign.hours, budget, least=LEAST_EVIDENCE, behind=threshold),
         cascade_accepts=len(passed),
         cascade_missed=_missed({name: [wakes(answer) for answer in found] for name, found in answers.items()}),
         stage2_passes=share([answer.accepted for answer in asked]),
