@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from voicectl.client import _of_lane
+from voicectl.client import of_lane
 from voiced import events
 from voiced.bus import client as module
 from voiced.bus import interface
@@ -143,7 +143,7 @@ def test_a_slow_reader_loses_events_and_they_are_counted(
 
     async def test() -> None:
         async with serving(desk, bus.address, library), Client(bus.address, library=library) as client:
-            watching = _of_lane(client, None)  # as voicectl watches: it says so
+            watching = of_lane(client, None)  # as voicectl watches: it says so
             assert await anext(watching) == Presence(True)
             sent = [desk.publish("kitchen", partial(number)) for number in range(9)]
             while client.lost < 4:

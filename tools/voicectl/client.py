@@ -112,7 +112,7 @@ async def watch(options: argparse.Namespace) -> int:
     finals = 0
     async with AsyncExitStack() as stack:
         client = await arrive(stack, options)
-        async for item in await stack.enter_async_context(aclosing(_of_lane(client, options.lane))):
+        async for item in await stack.enter_async_context(aclosing(of_lane(client, options.lane))):
             if isinstance(item, Presence):
                 where = "listening to voiced" if item.there else "voiced is not there; waiting for it"
                 print(f"voicectl: {where}", file=sys.stderr, flush=True)
@@ -139,7 +139,7 @@ async def listen(options: argparse.Namespace) -> int:
     broken_off: set[tuple[str, int]] = set()
     async with AsyncExitStack() as stack:
         client = await arrive(stack, options)
-        async for item in await stack.enter_async_context(aclosing(_of_lane(client, options.lane))):
+        async for item in await stack.enter_async_context(aclosing(of_lane(client, options.lane))):
             if not isinstance(item, Published):
                 continue
             if isinstance(item.event, Endpoint) and item.event.reason not in SPOKEN_TO_THE_END:
@@ -169,7 +169,7 @@ async def _run(command: str, item: Published, final: Final) -> None:
         print(f"voicectl: {command}: exit code {code}", file=sys.stderr, flush=True)
 
 
-async def _of_lane(client: Client, lane: str | None) -> AsyncGenerator[Heard, None]:
+async def of_lane(client: Client, lane: str | None) -> AsyncGenerator[Heard, None]:
     """What the client hears, of one lane where one is named. UsageError where the daemon has none of that name."""
     told = 0
     async with aclosing(client.watch()) as heard:
