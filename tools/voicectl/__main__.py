@@ -10,7 +10,7 @@ from typing import Any
 
 from voiced.api import __version__, run_command
 
-from . import asr, client, doctor, endpoint, guard, models, selftest, stats, trace, turns, vad, wake, wake_check, why
+from . import asr, client, cue, doctor, endpoint, guard, models, selftest, stats, trace, turns, vad, wake, wake_check, why
 
 Verb = tuple[str, str, Callable[[argparse.Namespace], int], Callable[[argparse.ArgumentParser], None]]
 """A verb's name, what it does, what runs it, what adds its options."""
@@ -67,6 +67,9 @@ def parser() -> argparse.ArgumentParser:
     listen.add_argument("--count", metavar="N", type=_positive, help="end after N finals")
     trigger = add("trigger", "open a turn without a phrase (push to talk); prints its id", ask(client.trigger))
     trigger.add_argument("--wait", action="store_true", help="wait for the turn's final and print its text; exit 1 where it has none")
+    one = add("cue", "play a tone, or run a command, at each change of state, until ^C", ask(cue.cue), json=False)
+    one.add_argument("--count", metavar="N", type=_positive, help="end after N changes")
+    cue.arguments(one)
     add("stop", "say that the speaker has finished: the open turn gives its final", ask(client.stop), json=False)
     add("cancel", "throw the open turn away", ask(client.cancel), json=False)
     add("mute", "stop listening; without --lane: all lanes", ask(client.mute), json=False)
