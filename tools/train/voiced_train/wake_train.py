@@ -41,11 +41,11 @@ READS_S = {"train": 2400.0, "dev": 900.0}
 RECIPE = Recipe()
 
 THRESHOLD_LOGIT = 2.197
-"""Of a score of 0.9, at which stage 1 stands by default."""
+"""Of a score of 0.9."""
 
 LOOSE = 0.25
 """Where a head's scores pass 0.9: so far from foreign sound at its highest to a phrase at its least clear. Not in the middle: the first
-stage is loose, the second confirms, and a looser one knows the phrase a hop earlier, when it ends."""
+stage is loose, the second confirms, and a looser one knows the phrase a hop earlier, when it ends. The daemon's threshold is lower still."""
 
 SPREAD_LOGITS = 4.0
 """Between foreign sound at its highest and a phrase at its least clear, a head's logits are stretched so far: a score is then no 0.9999."""
@@ -165,7 +165,7 @@ def ready_voices() -> Speaker:
 
 
 def settled(head: Head, judge: Examples) -> Head:
-    """Shifted and stretched so that the default threshold lies between the judging part's foreign sound (its twentieth hop) and its
+    """Shifted and stretched so that a score of 0.9 lies between the judging part's foreign sound (its twentieth hop) and its
     phrases (all but one in twenty)."""
     foreign = np.sort(head.track_logits(judge.foreign))
     low = float(foreign[-min(20, len(foreign))])
