@@ -45,7 +45,7 @@ THRESHOLD_LOGIT = 2.197
 
 LOOSE = 0.25
 """Where a head's scores pass 0.9: so far from foreign sound at its highest to a phrase at its least clear. Not in the middle: the first
-stage is loose, the second confirms, and a looser one knows the phrase a hop earlier, when it ends. The daemon's threshold is lower still."""
+stage is loose, the second confirms, and a looser one knows the phrase a hop earlier, when it ends. The daemon's own is lower still."""
 
 SPREAD_LOGITS = 4.0
 """Between foreign sound at its highest and a phrase at its least clear, a head's logits are stretched so far: a score is then no 0.9999."""
