@@ -242,7 +242,8 @@ class _Journal(logging.Formatter):
     _PRIORITY = {logging.DEBUG: 7, logging.INFO: 6, logging.WARNING: 4, logging.ERROR: 3}
 
     def format(self, record: logging.LogRecord) -> str:
-        return f"<{self._PRIORITY.get(record.levelno, 3)}>{super().format(record)}"
+        priority = f"<{self._PRIORITY.get(record.levelno, 3)}>"
+        return "\n".join(priority + line for line in super().format(record).splitlines())  # a traceback has several
 
 
 def start_log(level: str, *, terminal: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import tempfile
 import time
@@ -14,7 +15,7 @@ import pytest
 import soundfile
 from livedaemon import PATIENCE, Listen, ServiceManager, Start, environment, own_bus, until
 from soundserver import SoundServer
-from voiced.events import Wake
+from voiced.events import Final, Wake
 
 WATCHDOG_S = 2.0
 NOT_FED = "the watchdog is not fed: lane desk: "
@@ -141,3 +142,25 @@ def test_turn_ids_go_on_where_the_clock_does_not(
         assert voiced.stop() == 0
     assert ahead <= seen[0] < seen[1]
     assert seen[1] < int(noted.read_text())
+
+
+UNIT = Path(__file__).resolve().parents[2] / "systemd" / "user" / "voiced.service"
+
+
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd-analyze is not installed (Debian: systemd)")
+def test_a_microphone_is_heard_in_the_sandbox(
+    start: Start, listen: Listen, bus: str, pipewire: SoundServer, clock: Path, tmp_path: Path
+) -> None:
+    """Capture by blocking reads, lane and second pass, under all of the user's unit that can be tried without systemd."""
+    pipewire.listen_to("mic16")
+    own = environment(tmp_path)
+    listener = listen(bus)
+    env = pipewire.env | {key: own[key] for key in ("PYTHONPATH", "VOICED_CACHE")}
+    voiced = start("sandbox", UNIT, "-m", "voiced", "--bus", bus, "--config", config(tmp_path, "auto"), env=env)
+    listener.lane(Health="ok")
+    listener.mark()
+    pipewire.play(clock, "mic16")
+    final = listener.event(Final)
+    assert final.text == "What time is it?"
+    assert voiced.stop() == 0, voiced.err
+    assert "Traceback" not in voiced.err

@@ -1,0 +1,48 @@
+"""The log as systemd's journal takes it, and as anybody else does."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+LOG = """
+import os
+{journal}
+from voiced.daemon import log, start_log
+start_log("debug", terminal=False)
+log.debug("a"); log.info("b"); log.warning("c"); log.error("d")
+try:
+    1 / 0
+except ZeroDivisionError:
+    log.exception("e")
+"""
+OURS = "at = os.fstat(2)\nos.environ['JOURNAL_STREAM'] = f'{at.st_dev}:{at.st_ino}'"
+
+
+def said(journal: str, **env: str) -> list[str]:
+    base = {name: value for name, value in os.environ.items() if name != "JOURNAL_STREAM"}
+    done = subprocess.run(
+        [sys.executable, "-c", LOG.format(journal=journal)],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=base | {"VOICED_TRACE": ""} | env,
+    )
+    return done.stderr.splitlines()
+
+
+def test_each_line_has_its_priority_in_the_journal() -> None:
+    lines = said(OURS)
+    assert lines[:5] == ["<7>a", "<6>b", "<4>c", "<3>d", "<3>e"]
+    assert lines[5] == "<3>Traceback (most recent call last):" and all(line.startswith("<3>") for line in lines[5:])
+
+
+@pytest.mark.parametrize("env", [{}, {"JOURNAL_STREAM": "1:1"}], ids=["none", "of another"])
+def test_elsewhere_it_has_a_time(env: dict[str, str]) -> None:
+    """A shell within a service may have put a file where the journal was."""
+    lines = said("", **env)
+    assert [line[9:] for line in lines[:5]] == ["a", "b", "c", "d", "e"]
+    assert not lines[0].startswith("<")
