@@ -33,6 +33,7 @@ publisher
 lanestate
 captures rewriter warmup ledger hearing probe reloading turnbook turnids
 statistics fairqueue
+recording
 children
 batch
 runtime
@@ -45,7 +46,8 @@ sources
 turn
 turnrules turnstate guard
 endpoint wording states
-segments
+diagnosis
+soundcheck segments
 placement preflight
 desk
 receipts
