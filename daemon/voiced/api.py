@@ -42,6 +42,7 @@ from .events import (
     WakeRefused,
     Words,
 )
+from .files import Begun, Over, Refused, Remark, hear
 from .guard import Limits, is_crumb, letters, refusal
 from .journal import trace
 from .models import DEFAULT_IDS, Library, default_library
@@ -115,16 +116,16 @@ else:
 
 __all__ = [
     "DBUS_LIBRARIES", "DEFAULT_IDS", "END_TOKEN", "HAND_OVER", "HARD_CAP_MS", "LIBRARIES", "PHRASE_SAMPLES", "PROFILES", "RATE",
-    "STREAMING", "TEXT_BOOST", "TEXT_THRESHOLD", "AudioFrame", "BusError", "CallError", "Cancel", "Candidate", "Changed", "Client",
-    "CloseReason", "CloseTurn", "ConfigError", "Conversation", "Crossing", "DropRewrite", "Endpoint", "EndpointSettings", "Event",
-    "FetchError", "Final", "Finding", "FirstPass", "Foresee", "Foreseen", "Heard", "InputError", "InternalError", "Library", "LikelyEnd",
-    "Limits", "ModelError", "Order", "OutputError", "Partial", "Phrase", "PhraseSettings", "Pieces", "Pipeline", "Port", "Presence",
-    "Published", "Rewrite", "Rewritten", "Samples", "ScoreTurn", "SecondPass", "SegmentRules", "Settings", "SpeechProbability", "Stop",
-    "TextSource", "Transducer", "Trigger", "TurnClosed", "TurnDetector", "TurnMachine", "TurnScore", "Unknown", "UsageError", "Vad",
-    "Verdict", "VoicedError", "Wake", "WakeFeatures", "WakeRefused", "Words", "__version__", "bar", "board", "contradictions", "decode",
-    "default_library", "defaults", "encode", "find_bus", "find_config", "is_crumb", "json_line", "letters", "open_session",
-    "parse_settings", "phrase_words", "pipeline", "plain_receipt", "prepare_output", "probe", "provider", "read_audio", "read_settings",
-    "reader_gone", "receipts_from_lines", "refusal", "roles", "run_command", "runtime_directory", "second_pass", "segments", "speller",
-    "tcm", "to_ms", "to_samples", "trace", "transducer", "try_library", "try_microphone", "try_provider", "turn_rules", "unsayable",
-    "wait_hops", "wake_verifier", "windows",
+    "STREAMING", "TEXT_BOOST", "TEXT_THRESHOLD", "AudioFrame", "Begun", "BusError", "CallError", "Cancel", "Candidate", "Changed",
+    "Client", "CloseReason", "CloseTurn", "ConfigError", "Conversation", "Crossing", "DropRewrite", "Endpoint", "EndpointSettings",
+    "Event", "FetchError", "Final", "Finding", "FirstPass", "Foresee", "Foreseen", "Heard", "InputError", "InternalError", "Library",
+    "LikelyEnd", "Limits", "ModelError", "Order", "OutputError", "Over", "Partial", "Phrase", "PhraseSettings", "Pieces", "Pipeline",
+    "Port", "Presence", "Published", "Refused", "Remark", "Rewrite", "Rewritten", "Samples", "ScoreTurn", "SecondPass", "SegmentRules",
+    "Settings", "SpeechProbability", "Stop", "TextSource", "Transducer", "Trigger", "TurnClosed", "TurnDetector", "TurnMachine",
+    "TurnScore", "Unknown", "UsageError", "Vad", "Verdict", "VoicedError", "Wake", "WakeFeatures", "WakeRefused", "Words", "__version__",
+    "bar", "board", "contradictions", "decode", "default_library", "defaults", "encode", "find_bus", "find_config", "hear", "is_crumb",
+    "json_line", "letters", "open_session", "parse_settings", "phrase_words", "pipeline", "plain_receipt", "prepare_output", "probe",
+    "provider", "read_audio", "read_settings", "reader_gone", "receipts_from_lines", "refusal", "roles", "run_command",
+    "runtime_directory", "second_pass", "segments", "speller", "tcm", "to_ms", "to_samples", "trace", "transducer", "try_library",
+    "try_microphone", "try_provider", "turn_rules", "unsayable", "wait_hops", "wake_verifier", "windows",
 ]  # fmt: skip

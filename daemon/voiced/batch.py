@@ -54,13 +54,15 @@ def _hear_files(link: wire.Link) -> int:
         assert message is not None  # it waits for ever
         path = Path(os.fsdecode(bytes.fromhex(message.body["file"])))
         try:
-            source = WavSource(path, block)
+            source, end = WavSource(path, block), 0
             for frame in until_idle(source, block, pipeline):
                 for event in pipeline.feed(frame):
                     if not link.send_all({"event": encode(event)}):
                         return 0  # nobody is there to hear the rest
+                end = frame.end
             for remark in source.note().remarks:
                 link.send_all({"remark": remark})
+            link.send_all({"over": end})
         except VoicedError as error:
             link.send_all({"refused": _sendable(error), "exit": error.exit_code})
         pipeline.next_source()

@@ -1,7 +1,7 @@
 """Files through the whole pipeline, faster than they were spoken, in one child process, without a bus or a deadline.
 
-What lives here: the parent's side: it prints what the child says. The child is a process of its own because a library may
-end its process on a bad model, and a user is owed a line about that.
+What lives here: the parent's side: what the child says of each file, and how that is printed. The child is a process of its own because a
+library may end its process on a bad model, and a user is owed a line about that.
 """
 
 from __future__ import annotations
@@ -10,21 +10,57 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
 
 from . import placement, wire
 from .children import ENVIRONMENT, ended
 from .errors import ModelError, VoicedError
-from .events import Wake
+from .events import Event, Wake
 from .plain import decode
 from .runtime_dir import runtime_directory
 from .settings import Settings, to_plain
 from .terminal import Conversation, json_line
 
 
-def hear_files(settings: Settings, files: Sequence[str], *, as_json: bool) -> int:
-    """Prints each file's events; a file that cannot be heard is one line on stderr, and the others go on. Returns the exit code."""
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """The next file is heard: what comes after this is of `file`."""
+
+    file: str
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """Something is odd about the file, and it was heard all the same."""
+
+    line: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """It cannot be heard (to its end); `code` is the exit code that goes with that."""
+
+    line: str
+    code: int
+
+
+@dataclass(frozen=True, slots=True)
+class Over:
+    """All of it was heard, and the silence after it: so many samples."""
+
+    samples: int
+
+
+Told = Begun | Remark | Refused | Over | Event
+
+
+def hear(settings: Settings, files: Sequence[str]) -> Iterator[Told]:
+    """What each file leads to, in order; a file that cannot be heard is told, and the others go on. Whoever takes it is waited for.
+
+    Raises ModelError where a model cannot be had, or ended the process. SIGTERM ends the caller's process, and nothing is left.
+    """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # by way of what is to be tidied up
     link, theirs = wire.Link.pair()
     with runtime_directory() as directory, theirs:
@@ -38,25 +74,16 @@ def hear_files(settings: Settings, files: Sequence[str], *, as_json: bool) -> in
         theirs.close()
         try:
             link.send_all({"settings": to_plain(settings), "runtime_dir": str(directory)})
-            return _print(link, child, files, as_json)
+            yield from _told(link, child, files)
         finally:
             link.close()
             child.kill()
             child.wait()
 
 
-def _print(link: wire.Link, child: subprocess.Popen[bytes], files: Sequence[str], as_json: bool) -> int:
-    conversation = Conversation(sys.stdout)
-    code, loading, file = 0, "", ""
-    headed = woken = True
+def _told(link: wire.Link, child: subprocess.Popen[bytes], files: Sequence[str]) -> Iterator[Told]:
     coming = iter(files)
-
-    def head() -> None:
-        nonlocal headed
-        if not headed:
-            conversation.say(f"── {file}")
-            headed = True
-
+    loading = ""
     while True:
         try:
             message = link.receive()
@@ -69,26 +96,60 @@ def _print(link: wire.Link, child: subprocess.Popen[bytes], files: Sequence[str]
             case {"loading": loading}:
                 pass
             case {"next": True}:  # one at a time: a thousand names are more than a message
-                if not (woken or as_json):
-                    head()
-                    conversation.say("no wake phrase heard")
-                following = next(coming, None)
-                if following is None:
-                    return code
-                file, woken, headed = following, False, False
+                loading = ""
+                file = next(coming, None)
+                if file is None:
+                    return
+                yield Begun(file)
                 link.send_all({"file": os.fsencode(file).hex()})  # as bytes: a name need not be text
             case {"event": plain}:
-                event: Any = decode(plain)
+                yield cast(Event, decode(plain))
+            case {"remark": line}:
+                yield Remark(line)
+            case {"over": samples}:
+                yield Over(samples)
+            case {"refused": line, "exit": code}:
+                yield Refused(line, code)
+            case {"failed": line, "exit": code}:
+                raise VoicedError("", line, code=code)
+
+
+def hear_files(settings: Settings, files: Sequence[str], *, as_json: bool) -> int:
+    """Prints each file's events; what is wrong with a file is one line on stderr. Returns the exit code."""
+    conversation = Conversation(sys.stdout)
+    code, file = 0, ""
+    headed = woken = True
+
+    def head() -> None:
+        nonlocal headed
+        if not headed:
+            conversation.say(f"── {file}")
+            headed = True
+
+    def close() -> None:
+        if not (woken or as_json):
+            head()
+            conversation.say("no wake phrase heard")
+
+    for told in hear(settings, files):
+        match told:
+            case Begun(following):
+                close()
+                file, woken, headed = following, False, False
+            case Remark(line):
+                print(f"voiced: {file}: {line}", file=sys.stderr)
+            case Refused(line, worst):
+                print(f"voiced: {line}", file=sys.stderr)
+                code, woken = worst, True  # whether it was is not known
+            case Over():
+                pass
+            case _:
+                event: Any = told
                 woken = woken or isinstance(event, Wake)
                 if as_json:
                     print(json_line(event, file=file))
                     continue
                 head()
                 conversation.show(event)
-            case {"remark": line}:
-                print(f"voiced: {file}: {line}", file=sys.stderr)
-            case {"refused": line, "exit": worst}:
-                print(f"voiced: {line}", file=sys.stderr)
-                code, woken = worst, True  # whether it was is not known
-            case {"failed": line, "exit": worst}:
-                raise VoicedError("", line, code=worst)
+    close()
+    return code

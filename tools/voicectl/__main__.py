@@ -10,7 +10,7 @@ from typing import Any
 
 from voiced.api import __version__, run_command
 
-from . import asr, client, cue, doctor, endpoint, guard, models, selftest, stats, trace, turns, vad, wake, wake_check, why
+from . import asr, client, cue, doctor, endpoint, guard, models, replay, selftest, stats, trace, turns, vad, wake, wake_check, why
 
 Verb = tuple[str, str, Callable[[argparse.Namespace], int], Callable[[argparse.ArgumentParser], None]]
 """A verb's name, what it does, what runs it, what adds its options."""
@@ -84,6 +84,9 @@ def parser() -> argparse.ArgumentParser:
     one = add("doctor", "say what is wrong with voiced on this machine, and the command that mends each", doctor.doctor, lane=False)
     doctor.arguments(one)
     add("stats", "show percentiles of each latency, partials and finals apart, by length of turn", ask(stats.stats))
+    does = "hear recordings or saved turns through the whole pipeline, faster than they were spoken, and compare with what is expected"
+    one = add("replay", does, replay.replay, lane=False)
+    replay.arguments(one)
 
     family = commands.add_parser("models", help="list, fetch and verify models", description="List, fetch and verify models.")
     verbs = family.add_subparsers(metavar="list|fetch|verify", required=True)
