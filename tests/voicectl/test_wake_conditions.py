@@ -238,7 +238,7 @@ def test_a_phrase_that_voices_say_is_heard_and_other_words_are_not(library: Libr
 def test_fifty_near_words_by_five_voices_that_never_train(phrase: str) -> None:
     """CASES W6: at least fifty words, five voices each; a run gives the same again."""
     voices = [f"voice {at}" for at in range(60)]
-    lines = wake_conditions.near_lines(phrase, voices)
+    lines = wake_conditions.near_lines(phrase, voices, 5)
     words = list(dict.fromkeys(word for word, _ in lines))
     assert words == near_words(phrase)
     assert len(words) >= 50
@@ -246,7 +246,7 @@ def test_fifty_near_words_by_five_voices_that_never_train(phrase: str) -> None:
         said_by = {line.voice for each, line in lines if each == word}
         assert len(said_by) == 5
         assert {voice_part(voice) for voice in said_by} == {"test"}
-    assert wake_conditions.near_lines(phrase, voices) == lines
+    assert wake_conditions.near_lines(phrase, voices, 5) == lines
     assert len({line.name for _, line in lines}) == len(lines)
 
 
@@ -270,7 +270,7 @@ def test_the_table_has_a_rate_for_each_near_word(library: Library, tmp_path: Pat
     monkeypatch.setattr(wake_conditions, "near_words", lambda _: ["harvest", "Travis"])
     features = WakeFeatures(library.find("speech-embedding").files["model"])
     found = wake_clips.Material((), (), features, tmp_path, lambda *_: None)
-    words, judged = wake_conditions.near_words_said(found, "jarvis", Parrot("Travis."))
+    words, judged = wake_conditions.near_words_said(found, "jarvis", Parrot("Travis."), 5)
     head, second = library.find("jarvis").files["model"], wake_cascade.SecondStage(defaults(), library, "jarvis")
     near = wake_conditions.near_woke(head, words, judged, defaults(), 0.9, second)
     assert near == (wake_report.NearWord("harvest", 5, 0, 0), wake_report.NearWord("Travis", 5, 5, 5))
@@ -279,7 +279,7 @@ def test_the_table_has_a_rate_for_each_near_word(library: Library, tmp_path: Pat
     told = wake_report.plain("", [replace(figures(None), near=near)])
     assert "5 (50.0%)" in told
     assert "stage 2 refuses 0 of 5" in told
-    assert "five voices that never train" in told
+    assert "by voices that never train" in told
 
 
 # ── real recordings ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -366,6 +366,7 @@ def test_every_false_accept_is_told_with_its_score_and_the_hours(few: Path, tmp_
             ("--grid", "--no-cascade"),
             "voicectl: --grid: is of both stages, and --no-cascade measures the first alone; leave one of them out",
         ),
+        (("--near", "0"), "voicectl: --near: must be a number of voices from 1, got 0"),
         (("--budget", "inf"), "voicectl: --budget: must be false accepts an hour from 0, got inf"),
         (("--text", "hey kitchen", "--music"), "voicectl: --music: measures heads, and --text has none; leave one of them out"),
     ],

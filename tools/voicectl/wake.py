@@ -41,7 +41,9 @@ def eval_arguments(one: argparse.ArgumentParser) -> None:
     one.add_argument("--music", action="store_true", help="recall over music, 0, 5 and 10 dB below the phrase")
     one.add_argument("--rooms", action="store_true", help="recall from 1, 3 and 5 m, simulated with the folder's room responses")
     one.add_argument("--voices", action="store_true", help='recall of the phrase, and of it after a "hey", by voices that never train')
-    one.add_argument("--near", action="store_true", help="how often near words wake, said by voices that never train")
+    one.add_argument(
+        "--near", metavar="N", type=int, nargs="?", const=5, help="how often near words wake, each said by N voices that never train (5)"
+    )
     one.add_argument("--grid", action="store_true", help="false accepts and misses at several thresholds of both stages")
     one.add_argument("--budget", metavar="X", type=float, help="false accepts an hour of the suggested threshold (default: 0.1)")
     one.add_argument("--boost", metavar="X", type=float, help="with --text: how far the search leans to its pieces (default: the daemon's)")
@@ -109,6 +111,8 @@ def _check(options: argparse.Namespace) -> None:
         raise UsageError("--threshold", f"must be a score from 0.02 to below 1, got {options.threshold:g}")
     if options.limit is not None and options.limit < 1:
         raise UsageError("--limit", f"must be a number of recordings from 1, got {options.limit}")
+    if getattr(options, "near", None) is not None and options.near < 1:
+        raise UsageError("--near", f"must be a number of voices from 1, got {options.near}")
     budget = getattr(options, "budget", None)
     if budget is not None and not 0 <= budget < math.inf:
         raise UsageError("--budget", f"must be false accepts an hour from 0, got {budget:g}")
@@ -180,7 +184,11 @@ def _measured(options: argparse.Namespace, found: Material, heads: list[HeadFile
             hard = wake_conditions.said_in_each(found, options.data / "manifest.jsonl", head.phrase, more, kinds, options.limit)
             if getattr(options, "voices", False):
                 hard["voices"] = wake_conditions.said_by_voices(found, head.phrase, ready_voices())
-            near = wake_conditions.near_words_said(found, head.phrase, ready_voices()) if getattr(options, "near", False) else None
+            near = (
+                wake_conditions.near_words_said(found, head.phrase, ready_voices(), options.near)
+                if getattr(options, "near", None)
+                else None
+            )
         foreign = wake_clips.against(found, everything, others, head.phrase)
         second = None if head.compared or options.no_cascade else wake_cascade.SecondStage(settings, library, head.id)
         budget = getattr(options, "budget", None)

@@ -44,8 +44,6 @@ _DIRECT = RATE * 5 // 2000
 _REVERBERATION_S = (0.2, 0.8)
 """From a furnished room to a bare one. Halls, plates and tanks are no rooms that anybody has at home."""
 _LONGEST_S = 1.0
-_VOICES = 5
-"""That say each near word; none of them was heard by a head in training."""
 _SLOWEST, _FASTEST = 0.85, 1.2
 """How fast they speak, 1 being as they do by themselves."""
 
@@ -189,9 +187,9 @@ def _woke(head: Path, judged: Judged, hops: int, threshold: float, second: Secon
 # ── words that are nearly the phrase ───────────────────────────────────────────────────────────────────────────────────
 
 
-def near_lines(phrase: str, voices: Sequence[str]) -> list[tuple[str, Line]]:
-    """Each near word with its sayings: alone, by five voices that never train, each at a speed of its own."""
-    mine = sorted((voice for voice in voices if voice_part(voice) == "test"), key=lambda voice: draw(f"near {phrase} {voice}"))[:_VOICES]
+def near_lines(phrase: str, voices: Sequence[str], count: int) -> list[tuple[str, Line]]:
+    """Each near word with its sayings: alone, by so many voices that never train, each at a speed of its own."""
+    mine = sorted((voice for voice in voices if voice_part(voice) == "test"), key=lambda voice: draw(f"near {phrase} {voice}"))[:count]
     return [(word, Line(f"{word}.", voice, _speed(f"{word} {voice}"))) for word in near_words(phrase) for voice in mine]
 
 
@@ -199,9 +197,9 @@ def _speed(name: str) -> float:
     return round(_SLOWEST + (_FASTEST - _SLOWEST) * draw(f"near alone {name}"), 2)
 
 
-def near_words_said(found: Material, phrase: str, speaker: Speaks) -> tuple[list[str], Judged]:
+def near_words_said(found: Material, phrase: str, speaker: Speaks, count: int) -> tuple[list[str], Judged]:
     """The word of each clip, and the clips."""
-    words, lines = zip(*near_lines(phrase, speaker.voices()), strict=True)
+    words, lines = zip(*near_lines(phrase, speaker.voices(), count), strict=True)
     return list(words), _played(found, f"near {phrase}", lines, speaker)
 
 

@@ -50,8 +50,7 @@ OF_KIND = {
     "voices": "Voices: neural ones, none of which any head learnt from, each twice at speeds of its own, in a quiet room.",
     "grid": "Threshold, evidence: stage 1's score and stage 2's own, each pair on the same clips. What is chosen by this table is "
     "flattered by it a little.",
-    "near": "Near words: each alone, by five voices that never train. A head may have learnt from other voices to leave the same words "
-    "alone.",
+    "near": "Near words: each alone, by voices that never train. A head may have learnt from other voices to leave the same words alone.",
 }
 """What else is said where it was asked for."""
 
