@@ -65,6 +65,7 @@ def test_sections_are_frozen_and_slotted() -> None:
 
 
 def test_the_file_in_the_repository_is_made_from_the_table() -> None:
+    """CASES S12."""
     assert (ROOT / "config/voiced.yaml").read_text() == settings.render_yaml(), "run: python -m voiced.settings > config/voiced.yaml"
 
 
@@ -292,6 +293,7 @@ ONE = {
 
 @pytest.mark.parametrize("text", ONE, ids=lambda text: re.sub(r"\W+", " ", text)[:30])
 def test_one_mistake_is_one_exact_line(text: str) -> None:
+    """CASES S11."""
     assert mistakes(text) == [ONE[text]]
 
 

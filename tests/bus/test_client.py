@@ -66,6 +66,8 @@ def test_no_daemon_and_no_bus(bus: Bus, library: str, go: Go) -> None:
 
 @pytest.mark.parametrize("unicast", [False, True])
 def test_watch_outlives_the_daemon(bus: Bus, library: str, go: Go, desk: MemoryDesk, serving: type[Serving], unicast: bool) -> None:
+    """CASES B3: NameOwnerChanged says when it goes and when it is back."""
+
     async def test() -> None:
         async with Client(bus.address, library=library) as client:
             watching = client.watch()
@@ -88,6 +90,8 @@ def test_watch_outlives_the_daemon(bus: Bus, library: str, go: Go, desk: MemoryD
 
 
 def test_watch_outlives_the_bus(bus: Bus, library: str, go: Go, desk: MemoryDesk, serving: type[Serving]) -> None:
+    """CASES B4, a client's side."""
+
     async def test() -> None:
         async with (
             serving(desk, bus.address, library, revive=bus.private.ensure) as service,

@@ -77,6 +77,8 @@ def final(number: int) -> events.Final:
 
 
 def test_properties_and_status(bus: Bus, library: str, go: Go, desk: MemoryDesk, serving: type[Serving]) -> None:
+    """All there is to know, by properties and in one call."""
+
     async def test() -> None:
         async with serving(desk, bus.address, library):
             client = await connect(bus.address, library)
@@ -155,6 +157,8 @@ def turn_of(number: int) -> list[events.Event]:
 
 
 def test_turns_can_be_asked_for_when_they_are_over(bus: Bus, library: str, go: Go, desk: MemoryDesk, serving: type[Serving]) -> None:
+    """CASES B9."""
+
     async def test() -> None:
         async with serving(desk, bus.address, library):
             client = await connect(bus.address, library)

@@ -162,7 +162,7 @@ def test_trigger_stop_and_cancel(room: Room, kitchen: Path, clock: Path) -> None
 
 
 def test_mute_ends_the_capture_process_and_unmute_hears_again(room: Room, kitchen: Path, clock: Path) -> None:
-    """D6, and mute in the middle of a turn."""
+    """CASES D6, and mute in the middle of a turn."""
     listener = room.listener
     pids = listener.pids()
     room.say(kitchen)

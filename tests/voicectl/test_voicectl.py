@@ -144,6 +144,7 @@ def test_watch_shows_a_turn_and_outlives_the_daemon(
 
 
 def test_listen_gives_each_final_to_a_command(asked: Process, start: Start, bus: str, listener: Listener, tmp_path: Path, ctl: Ctl) -> None:
+    """CASES B2: text to a script, without a screen."""
     kept = tmp_path / "kept"
     run_it = start(
         "voicectl", "--bus", bus, "listen", "--count", "1", "--exec", f'printf "%s|%s|%s" "$1" "$VOICED_LANE" "$VOICED_TURN" >{kept}'
