@@ -1,0 +1,22 @@
+#!/bin/sh
+# Prints what voiced hears, a line a final: the text alone. It goes on when voiced is restarted.
+#
+#     sh subscriber.sh             the session bus, by gdbus
+#     sh subscriber.sh --system    the system bus, by voicectl: its signals go to subscribers alone, and a tool that asks once and ends
+#                                  cannot be one
+#     sh subscriber.sh ADDRESS     another bus, by gdbus
+set -eu
+
+case ${1-} in
+    --system)
+        voicectl --bus system watch --json |
+            sed -un 's/.*"event": "Final".*"text": "\(\([^"\\]\|\\.\)*\)".*/\1/p'
+        ;;
+    *)
+        # a text with ' in it is printed between "
+        gdbus monitor ${1:+--address} "${1:---session}" --dest org.voiced.Voice1 |
+            sed -un \
+                -e "s/.*\.Lane\.Final (uint64 [0-9]*, uint64 [0-9]*, uint64 [0-9]*, '\(\([^'\\\\]\|\\\\.\)*\)', .*/\1/p" \
+                -e 's/.*\.Lane\.Final (uint64 [0-9]*, uint64 [0-9]*, uint64 [0-9]*, "\(\([^"\\]\|\\.\)*\)", .*/\1/p'
+        ;;
+esac
