@@ -62,7 +62,7 @@ async def listen(bus: MessageBus) -> None:
     if owner:
         await subscribe()
     print("listening" if owner else "waiting for voiced", file=sys.stderr, flush=True)
-    await bus.wait_for_disconnect()
+    await bus.wait_for_disconnect()  # type: ignore[no-untyped-call]
 
 
 async def main(where: str) -> None:
