@@ -49,6 +49,8 @@ def child_main(role: str, link: str) -> int:
     match role:
         case ":capture":
             from .sources.capture import main as work
+        case ":bursts":
+            from .sources.bursts import bursts_main as work
         case ":devices":
             from .sources.capture import list_main as work
         case ":lane":

@@ -14,7 +14,18 @@ from .bus.connection import CallError
 from .bus.private import find_bus
 from .command import run_command
 from .desk import Published
-from .errors import BusError, ConfigError, FetchError, InputError, InternalError, ModelError, OutputError, UsageError, VoicedError
+from .errors import (
+    BusError,
+    ConfigError,
+    DeviceError,
+    FetchError,
+    InputError,
+    InternalError,
+    ModelError,
+    OutputError,
+    UsageError,
+    VoicedError,
+)
 from .events import (
     Cancel,
     CloseReason,
@@ -27,6 +38,7 @@ from .events import (
     Foresee,
     Foreseen,
     LikelyEnd,
+    NearMiss,
     Order,
     Partial,
     Rewrite,
@@ -67,8 +79,19 @@ from .units import HARD_CAP_MS, RATE, to_ms, to_samples
 if TYPE_CHECKING:
     from .assembly import pipeline, second_pass, transducer, turn_rules, wait_hops, wake_verifier
     from .audio import AudioFrame, Samples
+    from .diagnosis import Finding as SoundFinding
+    from .diagnosis import Grade
+    from .diagnosis import findings as diagnose
+    from .diagnosis import worst as worst_grade
     from .ears import PHRASE_SAMPLES, Candidate
     from .pipeline import HAND_OVER, Pipeline
+    from .recording import Burst, Recording, find_devices, play_bursts
+    from .soundcheck import Measures, drift_of, glance, measure, place_of
+    from .sources.bursts import burst as burst_samples
+    from .sources.devices import Device, closed_nodes, where_are_they
+    from .sources.devices import choose as choose_device
+    from .sources.microphone import Converter, interleaved, to_int16
+    from .sources.soundcard import Opened
     from .sources.wavfile import read_audio
     from .spelling import speller
     from .stages.features import WakeFeatures, windows
@@ -88,8 +111,19 @@ else:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from .assembly import pipeline, second_pass, transducer, turn_rules, wait_hops, wake_verifier
         from .audio import AudioFrame, Samples
+        from .diagnosis import Finding as SoundFinding
+        from .diagnosis import Grade
+        from .diagnosis import findings as diagnose
+        from .diagnosis import worst as worst_grade
         from .ears import PHRASE_SAMPLES, Candidate
         from .pipeline import HAND_OVER, Pipeline
+        from .recording import Burst, Recording, find_devices, play_bursts
+        from .soundcheck import Measures, drift_of, glance, measure, place_of
+        from .sources.bursts import burst as burst_samples
+        from .sources.devices import Device, closed_nodes, where_are_they
+        from .sources.devices import choose as choose_device
+        from .sources.microphone import Converter, interleaved, to_int16
+        from .sources.soundcard import Opened
         from .sources.wavfile import read_audio
         from .spelling import speller
         from .stages.features import WakeFeatures, windows
@@ -104,6 +138,11 @@ else:
 
         globals().update(END_TOKEN=END_TOKEN, STREAMING=STREAMING, AudioFrame=AudioFrame, Candidate=Candidate, Pipeline=Pipeline, Port=Port)
         globals().update(Samples=Samples)
+        globals().update(SoundFinding=SoundFinding, Grade=Grade, diagnose=diagnose, worst_grade=worst_grade, Measures=Measures)
+        globals().update(Burst=Burst, Recording=Recording, find_devices=find_devices, play_bursts=play_bursts, burst_samples=burst_samples)
+        globals().update(drift_of=drift_of, glance=glance, measure=measure, place_of=place_of, Device=Device)
+        globals().update(closed_nodes=closed_nodes, where_are_they=where_are_they, choose_device=choose_device, Opened=Opened)
+        globals().update(Converter=Converter, interleaved=interleaved, to_int16=to_int16)
         globals().update(Transducer=Transducer, Vad=Vad, WakeFeatures=WakeFeatures, open_session=open_session, pipeline=pipeline)
         globals().update(SecondPass=SecondPass, TurnDetector=TurnDetector, second_pass=second_pass, turn_rules=turn_rules)
         globals().update(HAND_OVER=HAND_OVER, transducer=transducer)
@@ -116,16 +155,18 @@ else:
 
 __all__ = [
     "DBUS_LIBRARIES", "DEFAULT_IDS", "END_TOKEN", "HAND_OVER", "HARD_CAP_MS", "LIBRARIES", "PHRASE_SAMPLES", "PROFILES", "RATE",
-    "STREAMING", "TEXT_BOOST", "TEXT_THRESHOLD", "AudioFrame", "Begun", "BusError", "CallError", "Cancel", "Candidate", "Changed",
-    "Client", "CloseReason", "CloseTurn", "ConfigError", "Conversation", "Crossing", "DropRewrite", "Endpoint", "EndpointSettings",
-    "Event", "FetchError", "Final", "Finding", "FirstPass", "Foresee", "Foreseen", "Heard", "InputError", "InternalError", "Library",
-    "LikelyEnd", "Limits", "ModelError", "Order", "OutputError", "Over", "Partial", "Phrase", "PhraseSettings", "Pieces", "Pipeline",
-    "Port", "Presence", "Published", "Refused", "Remark", "Rewrite", "Rewritten", "Samples", "ScoreTurn", "SecondPass", "SegmentRules",
-    "Settings", "SpeechProbability", "Stop", "TextSource", "Transducer", "Trigger", "TurnClosed", "TurnDetector", "TurnMachine",
-    "TurnScore", "Unknown", "UsageError", "Vad", "Verdict", "VoicedError", "Wake", "WakeFeatures", "WakeRefused", "Words", "__version__",
-    "bar", "board", "contradictions", "decode", "default_library", "defaults", "encode", "find_bus", "find_config", "hear", "is_crumb",
-    "json_line", "letters", "open_session", "parse_settings", "phrase_words", "pipeline", "plain_receipt", "prepare_output", "probe",
-    "provider", "read_audio", "read_settings", "reader_gone", "receipts_from_lines", "refusal", "roles", "run_command",
-    "runtime_directory", "second_pass", "segments", "speller", "tcm", "to_ms", "to_samples", "trace", "transducer", "try_library",
-    "try_microphone", "try_provider", "turn_rules", "unsayable", "wait_hops", "wake_verifier", "windows",
+    "STREAMING", "TEXT_BOOST", "TEXT_THRESHOLD", "AudioFrame", "Begun", "Burst", "BusError", "CallError", "Cancel", "Candidate", "Changed",
+    "Client", "CloseReason", "CloseTurn", "ConfigError", "Conversation", "Converter", "Crossing", "Device", "DeviceError", "DropRewrite",
+    "Endpoint", "EndpointSettings", "Event", "FetchError", "Final", "Finding", "FirstPass", "Foresee", "Foreseen", "Grade", "Heard",
+    "InputError", "InternalError", "Library", "LikelyEnd", "Limits", "Measures", "ModelError", "NearMiss", "Opened", "Order", "OutputError",
+    "Over", "Partial", "Phrase", "PhraseSettings", "Pieces", "Pipeline", "Port", "Presence", "Published", "Recording", "Refused", "Remark",
+    "Rewrite", "Rewritten", "Samples", "ScoreTurn", "SecondPass", "SegmentRules", "Settings", "SoundFinding", "SpeechProbability", "Stop",
+    "TextSource", "Transducer", "Trigger", "TurnClosed", "TurnDetector", "TurnMachine", "TurnScore", "Unknown", "UsageError", "Vad",
+    "Verdict", "VoicedError", "Wake", "WakeFeatures", "WakeRefused", "Words", "__version__", "bar", "board", "burst_samples",
+    "choose_device", "closed_nodes", "contradictions", "decode", "default_library", "defaults", "diagnose", "drift_of", "encode",
+    "find_bus", "find_config", "find_devices", "glance", "hear", "interleaved", "is_crumb", "json_line", "letters", "measure",
+    "open_session", "parse_settings", "phrase_words", "pipeline", "place_of", "plain_receipt", "play_bursts", "prepare_output", "probe",
+    "provider", "read_audio", "read_settings", "reader_gone", "receipts_from_lines", "refusal", "roles", "run_command", "runtime_directory",
+    "second_pass", "segments", "speller", "tcm", "to_int16", "to_ms", "to_samples", "trace", "transducer", "try_library", "try_microphone",
+    "try_provider", "turn_rules", "unsayable", "wait_hops", "wake_verifier", "where_are_they", "windows", "worst_grade",
 ]  # fmt: skip

@@ -41,7 +41,27 @@ def find_devices() -> Found:
         body = _answer(link, "the sound library did not say which devices there are")
     if "failed" in body:
         raise _failure(body)
-    return Found(tuple(Device(**one) for one in body["devices"]), body["server"], body["default"])
+    devices = tuple(Device(**{**one, "rates": tuple(one["rates"])}) for one in body["devices"])
+    return Found(devices, body["server"], body["default"])
+
+
+@dataclass(frozen=True, slots=True)
+class Burst:
+    """One that was played: CLOCK_MONOTONIC when it was handed to the output, and what the output says it takes from there to the air."""
+
+    given_ns: int
+    latency_ns: int
+
+
+def play_bursts(count: int, gap_ms: int) -> Iterator[Burst]:
+    """Plays `bursts.burst` on the default output so often, each told as it is played. Raises DeviceError without an output."""
+    with _child("bursts") as link:
+        link.send({"count": count, "gap_ms": gap_ms})
+        for _ in range(count):
+            body = _answer(link, "nothing was played")
+            if "failed" in body:
+                raise _failure(body)
+            yield Burst(*body["played"])
 
 
 class Recording:

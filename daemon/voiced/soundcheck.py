@@ -86,6 +86,14 @@ def dbfs(power: float) -> float:
     return max(SILENCE_DBFS, 10 * math.log10(max(power, 1e-9) / FULL**2))
 
 
+def glance(sound: Sound) -> tuple[float, float, bool]:
+    """For a meter, of a short piece (n, channels): level and peak in dBFS of the loudest channel, and whether it clips."""
+    wide = sound.astype(np.float64)
+    loudest = wide[:, int(wide.var(axis=0).argmax())]
+    top = float(np.abs(loudest).max())
+    return dbfs(float(loudest.var())), dbfs(top**2), top >= FULL - 1 and clipped(loudest) > 0
+
+
 def measure(sound: Sound, rate: int, speech: Sequence[bool], drift: tuple[float, float] = (0.0, 0.0), lost: float = 0.0) -> Measures:
     """All figures of a recording (n, channels); `speech`: whether somebody spoke in each WINDOW_MS, as far as it was asked."""
     if sound.ndim != 2 or not len(sound):

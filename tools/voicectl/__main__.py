@@ -10,7 +10,28 @@ from typing import Any
 
 from voiced.api import __version__, run_command
 
-from . import asr, client, cue, doctor, endpoint, guard, models, replay, selftest, stats, trace, turns, vad, wake, wake_check, why
+from . import (
+    asr,
+    client,
+    cue,
+    doctor,
+    endpoint,
+    guard,
+    mic,
+    mic_latency,
+    mic_test,
+    mic_wake,
+    models,
+    replay,
+    selftest,
+    stats,
+    trace,
+    turns,
+    vad,
+    wake,
+    wake_check,
+    why,
+)
 
 Verb = tuple[str, str, Callable[[argparse.Namespace], int], Callable[[argparse.ArgumentParser], None]]
 """A verb's name, what it does, what runs it, what adds its options."""
@@ -118,6 +139,16 @@ def parser() -> argparse.ArgumentParser:
         "measure and tune the end of turns",
         ("eval", "measure how soon turns end and how many are cut off, at several settings", endpoint.evaluate, endpoint.eval_arguments),
         ("tune", "find the knobs by which turns wait least within a budget of cut-offs", endpoint.tune, endpoint.tune_arguments),
+    )
+    _family(
+        commands,
+        "mic",
+        "look at microphones: which there are, how good, what is heard",
+        ("list", "show what can record, and which of it the settings mean", mic.show, mic.shared),
+        ("test", "listen to a microphone and say what is wrong with it", mic_test.test, mic_test.arguments),
+        ("record", "record a microphone into a WAV file", mic.record, mic.record_arguments),
+        ("wake", "show what both wake stages make of what is said, live", mic_wake.wake, mic_wake.arguments),
+        ("latency", "measure how long sound takes to become a sample", mic_latency.latency, mic_latency.arguments),
     )
     _family(
         commands,

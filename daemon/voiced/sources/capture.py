@@ -329,18 +329,14 @@ def list_main(fd: int) -> int:
     library may hang where it looks."""
     _silence_libraries()
     with contextlib.closing(Link.from_fd(fd)) as link:
+        card = SoundCard()
         try:
-            devices, server = SoundCard().devices()
+            devices, server = card.devices()
         except DeviceError as error:
             link.send_all({"failed": {"error": str(error)}})
             return error.exit_code
-        link.send_all(
-            {
-                "devices": [asdict(one) for one in devices],
-                "server": server.name if server else "",
-                "default": server.default if server else "",
-            }
-        )
+        told = [asdict(replace(device, rates=card.rates(device))) for device in devices]
+        link.send_all({"devices": told, "server": server.name if server else "", "default": server.default if server else ""})
     return 0
 
 

@@ -52,6 +52,7 @@ class Device:
     source    its name on its server, "" for what is no server's; `index` is then that of the way there
     monitor   it records what the machine plays
     muted     its server says that it gives silence
+    rates     frames a second that it takes, where it was asked
     """
 
     index: int
@@ -63,6 +64,7 @@ class Device:
     source: str = ""
     monitor: bool = False
     muted: bool = False
+    rates: tuple[int, ...] = ()
 
     @property
     def plugin(self) -> bool:

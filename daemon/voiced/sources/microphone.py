@@ -98,7 +98,7 @@ class Converter:
             sound = self._resampler.resample_chunk(sound.astype(np.float32))
         self._next = block.end
         self._ended_ns = block.ended_ns
-        return frames + self._out(_int16(sound), block.ended_ns)
+        return frames + self._out(to_int16(sound), block.ended_ns)
 
     def _begin(self, block: Block) -> None:
         """A new run at `_anchor`."""
@@ -116,7 +116,7 @@ class Converter:
         """What the resampler still holds of a run that ends."""
         if not self._resampler:
             return []
-        rest = _int16(self._resampler.resample_chunk(np.zeros(0, np.float32), last=True))
+        rest = to_int16(self._resampler.resample_chunk(np.zeros(0, np.float32), last=True))
         self._resampler = None
         return self._out(rest[: max(0, self._position(self._next) - self._at)], self._ended_ns)
 
@@ -152,7 +152,7 @@ def interleaved(block: Block) -> Interleaved:
     return ints
 
 
-def _int16(sound: Mono) -> Samples:
+def to_int16(sound: Mono) -> Samples:
     """A copy in int16, rounded and held within the range: a resampler overshoots at full scale."""
     if sound.dtype == np.int16:
         return sound.astype(np.int16)

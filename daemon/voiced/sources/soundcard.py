@@ -10,19 +10,22 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from ..errors import DeviceError
 from ..units import RATE
 from .blocks import FLOAT32, INT16
-from .devices import CARDS, Device, all_devices, attempts, choose, where_are_they
+from .devices import CARDS, MOST_CHANNELS, PLUGINS, Device, all_devices, attempts, choose, where_are_they
 from .servers import Server, ask, stream_name
 
 _SERVER_BUFFER_S = 0.1
 """Latency asked of the sound library, which sizes its buffer by it: at 0.1 s PipeWire holds 200 ms for a late reader and still
 hands over each block when it is full; 0.2 s would bring two blocks at a time."""
+
+
+RATES = (8_000, 16_000, 24_000, 32_000, 44_100, 48_000, 96_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +100,21 @@ class SoundCard:
         server = ask()
         return all_devices(found, server, cards), server
 
+    def rates(self, device: Device) -> tuple[int, ...]:
+        """The usual ones that it takes, all channels at once; its own one, of a server's source; none, where it is busy or leads to a
+        server, which takes any. After `devices`."""
+        if device.source:
+            return (device.rate,)
+        if device.plugin:
+            return ()
+        kind = "float32" if device.host.startswith("JACK") else "int16"
+        taken = []
+        for rate in RATES:
+            with contextlib.suppress(self._library.PortAudioError):
+                self._library.check_input_settings(device.index, min(device.channels, MOST_CHANNELS), kind, samplerate=rate)
+                taken.append(rate)
+        return tuple(taken)
+
     def open(self, job: Job) -> tuple[Stream, Opened]:
         """Opens what the job names, at the first of `devices.attempts` that the device takes.
 
@@ -120,6 +138,30 @@ class SoundCard:
             why += refused + coarse
             return stream, Opened(device.name, device.host, rate, channels, why, device.id, device.source, stream.width)
         raise DeviceError(device.name, f"it cannot be opened ({'; '.join(tried)})", _advice(cause.errno or 0)) from cause
+
+    @contextlib.contextmanager
+    def output(self, rate: int, frames: int) -> Iterator[tuple[Callable[[bytes], None], float]]:
+        """The default output, mono int16: what writes a block to it, blocking while it is full, and the seconds it takes from there.
+
+        Raises DeviceError. Not on JACK, whose blocking writes crash in PortAudio.
+        """
+        self._library = self._library or _load()
+        hosts = [host["name"] for host in self._library.query_hostapis()]
+        names = {
+            one["name"]: one["index"]
+            for one in self._library.query_devices()
+            if one["max_output_channels"] > 0 and not hosts[one["hostapi"]].startswith("JACK")
+        }
+        name = next((name for name in (*PLUGINS, *names) if name in names), None)
+        if name is None:
+            raise DeviceError("output", "there is no device that plays", "plug in a speaker, or start the sound server")
+        try:
+            with self._library.RawOutputStream(
+                samplerate=rate, channels=1, dtype="int16", blocksize=frames, device=names[name], latency="low"
+            ) as stream:
+                yield stream.write, float(stream.latency)
+        except self._library.PortAudioError as error:
+            raise DeviceError(name, f"it cannot play: {as_oserror(error.args).strerror}") from None
 
 
 def _advice(number: int) -> str:
