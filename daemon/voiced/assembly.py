@@ -166,6 +166,7 @@ def transducer(settings: Settings, library: Library, runtime_dir: Path, say: Say
     stage.warm_up()
     return stage
 
+        paths=settings.transducer.paths,
 
 def rules(settings: Settings, library: Library, say: Say, before: Rules | None = None, *, lane: str = "") -> Rules:
     """How the scribe decides; what is costly is `before`'s where nothing of it has changed. Any thread may build it. Raises ModelError."""

@@ -118,6 +118,7 @@ class TransducerSettings:
     lead_in_ms: float = knob(160, "Silence heard before a turn, or a first word that begins at once is misheard.", low=0, high=1000)
 
 
+    paths: int = knob(4, "Hypotheses that its search keeps; 1 is greedy, which takes less back, and hears worse.", low=1, high=16)
 @dataclass(frozen=True, slots=True)
 class SecondPassSettings:
     """The second pass, which rewrites a finished turn"""

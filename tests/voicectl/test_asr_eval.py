@@ -529,6 +529,7 @@ def test_tables_for_a_card_and_for_a_terminal(data: Path, capsys: pytest.Capture
         (["--data", "{empty}"], 65, "manifest.jsonl: cannot be read"),
         (["--data", "{data}", "--sets", "books"], 2, "there is no set 'books'"),
         (["--data", "{data}", "--limit", "0"], 2, "--limit: must be a number of clips from 1"),
+        (["--data", "{data}", "--paths", "4", "17"], 2, "--paths: must be 1 to 16, got 17"),
         (["--data", "{data}", "--pause-ms", "7"], 2, "--pause-ms: must be 100 to 5000, got 7"),
         (["--data", "{data}", "--seed", "-1"], 2, "--seed: must be"),
         (["--data", "{data}", "--model", "starter-em"], 66, "did you mean starter-en?"),

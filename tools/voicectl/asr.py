@@ -33,6 +33,14 @@ def arguments(one: argparse.ArgumentParser) -> None:
         help="id, folder of an export, or NAME=FOLDER; may be repeated (default: the daemon's)",
     )
     one.add_argument(
+        "--paths",
+        metavar="N",
+        type=int,
+        nargs="+",
+        default=[defaults().transducer.paths],
+        help="hypotheses that the search keeps, a row each (default: the daemon's)",
+    )
+    one.add_argument(
         "--sets", metavar="NAME", nargs="+", default=[], help="sets to measure, or all (default: the four of speech and commands)"
     )
     one.add_argument("--limit", metavar="N", type=int, help="at most N clips a set, drawn by the seed")
@@ -59,6 +67,7 @@ def evaluate(options: argparse.Namespace) -> int:
     exports = [export for asked in options.model or [defaults().models.transducer] for export in recognizers.find(asked, lambda: library)]
     for export in exports:
         recognizers.try_out(export)
+    exports = [recognizers.searched(export, paths) for export in exports for paths in options.paths]
     held_out = options.held_out or (HELD_OUT if HELD_OUT.is_file() else None)
     known = clips.read_clips(options.data, clips.read_held_out(held_out) if held_out else frozenset())
     chosen = clips.choose(known, options.sets, options.limit, options.seed)
@@ -85,6 +94,8 @@ def _check(options: argparse.Namespace) -> None:
         raise UsageError("asr eval", "counts word errors with jiwer, which is not installed", "pip install 'jiwer>=3,<5'")
     if options.limit is not None and options.limit < 1:
         raise UsageError("--limit", f"must be a number of clips from 1, got {options.limit}")
+    if wrong_paths := [paths for paths in options.paths if not 1 <= paths <= 16]:
+        raise UsageError("--paths", f"must be 1 to 16, got {wrong_paths[0]}")
     if options.seed < 0:
         raise UsageError("--seed", f"must be a number from 0, got {options.seed}")
     if wrong := [ms for ms in options.pause_ms if not 100 <= ms <= 5000]:

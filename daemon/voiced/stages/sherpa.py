@@ -150,10 +150,14 @@ def provider(runtime_dir: Path, name: str = "cpu", options: Mapping[str, str] | 
 
 
 class StreamingEngine:
-    """A streaming transducer; one thread uses it and its streams. Raises ModelError where it cannot be loaded."""
+    """A streaming transducer; one thread uses it and its streams. Raises ModelError where it cannot be loaded.
 
-    def __init__(self, kind: str, files: Mapping[str, Path], *, provider: str, threads: int = 1) -> None:
-        self._recognizer = _build("OnlineRecognizer", kind, files, provider=provider, threads=threads)
+    paths  hypotheses that its search keeps; 1: greedy
+    """
+
+    def __init__(self, kind: str, files: Mapping[str, Path], *, provider: str, threads: int = 1, paths: int = 1) -> None:
+        search = {"decoding_method": "modified_beam_search", "max_active_paths": paths} if paths > 1 else {}
+        self._recognizer = _build("OnlineRecognizer", kind, files, provider=provider, threads=threads, **search)
 
     def stream(self) -> Stream:
         return Stream(self._recognizer)
@@ -270,7 +274,7 @@ def _version() -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", sherpa_onnx.__version__)[:3])
 
 
-def _build(family: str, kind: str, files: Mapping[str, Path], *, provider: str, threads: int) -> Any:
+def _build(family: str, kind: str, files: Mapping[str, Path], *, provider: str, threads: int, **more: Any) -> Any:
     engines = _FAMILIES[family]
     engine = engines.get(kind)
     if engine is None:
@@ -286,7 +290,7 @@ def _build(family: str, kind: str, files: Mapping[str, Path], *, provider: str, 
         raise ModelError(where, f"the installed sherpa-onnx {sherpa_onnx.__version__} has no {kind}", "install a newer sherpa-onnx")
     arguments = {name: str(path) for name, path in paths.items()}
     try:
-        return constructor(**arguments, **engine.options, num_threads=threads, provider=provider)
+        return constructor(**arguments, **{**engine.options, **more}, num_threads=threads, provider=provider)
     except Exception as error:  # RuntimeError, AssertionError, ValueError: it has no class of its own
         line = " ".join(str(error).split())[:300]
         advice = "check it with: voicectl models verify"

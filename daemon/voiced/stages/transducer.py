@@ -56,6 +56,7 @@ class Transducer:
     lookahead_ms  what the encoder hears beyond a chunk before it answers; chunk_ms its chunk: together the algorithmic latency
     tail_ms       silence that `finish` appends so that the last word comes out: at least chunk and look-ahead
     end_token     whether the vocabulary has </s>
+    paths         hypotheses that its search keeps; 1: greedy
     lead_in_ms    silence that it hears before a turn's own sound: a first word that begins at once is misheard without
     provider      from sherpa.provider
     """
@@ -75,8 +76,9 @@ class Transducer:
         provider: str,
         lead_in_ms: float = 0.0,
         threads: int = 1,
+        paths: int = 1,
     ) -> None:
-        self._engine = StreamingEngine(kind, files, provider=provider, threads=threads)
+        self._engine = StreamingEngine(kind, files, provider=provider, threads=threads, paths=paths)
         self._frame_ms = frame_ms
         self._chunk = to_samples(chunk_ms)
         self._end_token = end_token
@@ -136,7 +138,8 @@ class Transducer:
         return replace(words, sample=self._end, heard=self._end)
 
     def foresee(self, first: int, samples: Samples) -> Words:
-        """What it would say of int16 (n,), which begins at position `first`, if nothing but silence followed. An open turn does not notice."""
+        """What it would say of int16 (n,), which begins at position `first`, if nothing but silence followed. An open turn
+        does not notice."""
         if not self._end_token:
             return Words(first + len(samples), "")
         stream = self._engine.stream()

@@ -45,7 +45,7 @@ _PROBE_S = 120
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """A streaming transducer on disk. Times are milliseconds; `form` says how its encoder computes: int8 or fp32."""
+    """A streaming transducer on disk. Times are milliseconds; `form`: int8 or fp32, as its encoder computes; `paths` as in Transducer."""
 
     name: str
     kind: str
@@ -56,6 +56,7 @@ class Export:
     lookahead_ms: float
     tail_ms: float
     end_token: bool
+    paths: int = 1
 
     @property
     def lookahead(self) -> int:
@@ -86,6 +87,11 @@ def find(asked: str, library: Callable[[], Library]) -> tuple[Export, ...]:
     if other == encoder or not other.is_file():
         return (int8,)
     return int8, replace(int8, form="fp32", files={**files, "encoder": other})
+
+
+def searched(export: Export, paths: int) -> Export:
+    """The same, whose search keeps so many hypotheses; named so where they are more than one."""
+    return replace(export, paths=paths, name=export.name if paths == 1 else f"{export.name}, {paths} paths")
 
 
 def _form(encoder: Path) -> str:
@@ -212,6 +218,7 @@ def load(export: Export, runtime: Path) -> Transducer:
         tail_ms=export.tail_ms,
         end_token=export.end_token,
         provider=provider(runtime),
+        paths=export.paths,
     )
     stage.warm_up()
     return stage
