@@ -49,8 +49,7 @@ def test_a_script_has_all_it_needs(bus: Bus, go: Go, desk: MemoryDesk, serving: 
         assert turns["data"][0][0]["text"]["data"] == "Hello."
         for path, offered in ((KITCHEN, interface.LANE), (interface.ROOT, interface.MANAGER), (interface.STATUS_PATH, interface.STATUS)):
             listed = {line.split()[0] for line in busctl("introspect", interface.NAME, path, offered.name).splitlines()[1:]}
-            members = {item.name for item in (*offered.methods, *offered.signals, *offered.properties)}
-            assert {f".{name}" for name in members} == listed
+            assert {f".{item.name}" for kind in (offered.methods, offered.signals, offered.properties) for item in kind} == listed
 
     async def test() -> None:
         for event in turn_of(1):

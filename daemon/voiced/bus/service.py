@@ -74,7 +74,6 @@ class Service:
         self._reason = "not started"
         self._dispatcher = Dispatcher(desk, self._counts, self._clients)
         desk.listen(self._news)
-        desk.listen(self._clients.news)
 
     async def start(self, patience_s: float = 0.0, on_wait: Callable[[], None] = lambda: None) -> None:
         """Connects and owns the name. BusError: no bus, the name is taken, or the bus's policy refuses it.
@@ -183,6 +182,7 @@ class Service:
 
     def _news(self, news: News) -> None:
         """Called by the desk; neither blocks nor raises. A value that cannot be sent is a bug: logged and counted, not spread."""
+        self._clients.news(news)
         try:
             match news:
                 case Published():
