@@ -112,6 +112,11 @@ class SoundServer(Programs):
         self._pactl("set-default-source", source)
         wait_for(lambda: self._pactl("get-default-source").strip() == source, f"the default source {source}")
 
+    def play_by_default(self, sink: str) -> None:
+        """What is played without a target goes into this sink."""
+        self._pactl("set-default-sink", sink)
+        wait_for(lambda: self._pactl("get-default-sink").strip() == sink, f"the default sink {sink}")
+
     def mute(self, source: str, muted: bool) -> None:
         self._pactl("set-source-mute", source, str(int(muted)))
 

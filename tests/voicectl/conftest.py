@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 import soundfile
 from livedaemon import SAMPLE, Listener, environment, own_bus, runtime_of_a_user, start
+from soundserver import pipewire
 
-__all__ = ["start"]
+__all__ = ["pipewire", "start"]
 
 
 @pytest.fixture(scope="module")
