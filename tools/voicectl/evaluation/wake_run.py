@@ -222,6 +222,8 @@ def _evidence(
             if answer.first >= quiet_until:
                 false.append(answer.score)
                 quiet_until = answer.first + refractory * HOP
+            else:
+                false[-1] = max(false[-1], answer.score)
     return true, sorted(false, reverse=True)
 
 
