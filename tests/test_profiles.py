@@ -39,9 +39,16 @@ def test_a_profile_gives_the_knobs_that_list_it(profile: str) -> None:
 
 def test_each_profile_waits_longer_than_the_one_before() -> None:
     for name in BY_PROFILE:
-        values = [knobs.rows(EndpointSettings)[name].knob.profiles[profile] for profile in PROFILES]
+        values = [knobs.rows(EndpointSettings)[name].knob.profiles[profile] for profile in PROFILES if profile != "k3"]
         assert values == sorted(values)
         assert knobs.rows(EndpointSettings)[name].knob.default == values[PROFILES.index("balanced")]
+
+
+def test_the_k3_profile_is_the_vendors_half_second_second_and_ten() -> None:
+    """Whatever the text and the token say."""
+    read = endpoint("endpoint: {profile: k3}")
+    silences = {getattr(read, name) for name in BY_PROFILE if "silence" in name}
+    assert (silences, read.no_text_ms, read.no_speech_ms, read.too_long_ms) == ({500.0}, 1000.0, 1000.0, 10_000.0)
 
 
 def test_a_knob_that_is_written_down_wins_over_its_profile() -> None:
@@ -60,7 +67,7 @@ def test_the_commented_file_leaves_its_knobs_to_the_profile() -> None:
 
 def test_the_comment_says_what_each_profile_gives() -> None:
     text = " ".join(settings.render_yaml().replace("#", " ").split())
-    assert "snappy 600, balanced 900, patient 1200, dictation 2500]" in text
+    assert "snappy 600, balanced 900, patient 1200, dictation 2500, k3 500]" in text
 
 
 def test_a_lane_has_its_own_and_takes_over_the_rest() -> None:
@@ -125,9 +132,9 @@ CONTRADICTORY = {
     "lanes:\n  - name: a\n    endpoint:\n      silence_open_ms: 600": "f:4: lanes[0].endpoint.silence_open_ms: lanes[0].endpoint.silence_ms must be at most "
     "lanes[0].endpoint.silence_open_ms; got 900, 600; default 900, 1200",
     "lanes:\n  - name: a\n    endpoint: {silnce_ms: 600}": "f:3: lanes[0].endpoint.silnce_ms: no such setting; did you mean silence_ms?",
-    "endpoint: {profile: fast}": 'f:1: endpoint.profile: must be one of snappy, balanced, patient, dictation; got fast; default "balanced"',
+    "endpoint: {profile: fast}": 'f:1: endpoint.profile: must be one of snappy, balanced, patient, dictation, k3; got fast; default "balanced"',
     # the wrong word alone, not what its stand-in contradicts
-    "endpoint: {profile: patien, token_silence_ms: 600}": 'f:1: endpoint.profile: must be one of snappy, balanced, patient, dictation; got patien; default "balanced"',
+    "endpoint: {profile: patien, token_silence_ms: 600}": 'f:1: endpoint.profile: must be one of snappy, balanced, patient, dictation, k3; got patien; default "balanced"',
     "endpoint: {silence_ms: x}\nlanes: [{endpoint: {silence_open_ms: 600}}]": "f:1: endpoint.silence_ms: must be a number from 100 to 10000 "
     "(milliseconds); got x; default 900",
 }

@@ -53,7 +53,7 @@ desk
 receipts
 plain
 events
-loudness
+loudness lateness
 audio
 models
 fetch

@@ -253,16 +253,20 @@ ONE = {
     "log: [text]": "f:1: log: must be a section of `name: value` lines; got [text]",
     "- log": "f:1: must be `name: value` lines; got [log]",
     "words": "f:1: must be `name: value` lines; got words",
-    "lanes: 3": "f:1: lanes: must be a list of 1 to 8 entries, each with name, source, channel, endpoint; got 3",
-    "lanes:": "f:1: lanes: must be a list of 1 to 8 entries, each with name, source, channel, endpoint; got nothing",
-    "lanes: []": "f:1: lanes: must be a list of 1 to 8 entries, each with name, source, channel, endpoint; got []",
+    "lanes: 3": "f:1: lanes: must be a list of 1 to 8 entries, each with name, source, listen, channel, endpoint; got 3",
+    "lanes:": "f:1: lanes: must be a list of 1 to 8 entries, each with name, source, listen, channel, endpoint; got nothing",
+    "lanes: []": "f:1: lanes: must be a list of 1 to 8 entries, each with name, source, listen, channel, endpoint; got []",
     "lanes: ["
     + ", ".join(f"{{name: l{n}}}" for n in range(9))
-    + "]": "f:1: lanes: must be a list of 1 to 8 entries, each with name, source, channel, endpoint; got a list of 9",
+    + "]": "f:1: lanes: must be a list of 1 to 8 entries, each with name, source, listen, channel, endpoint; got a list of 9",
     "lanes:\n - name: a b": 'f:2: lanes[0].name: must be a name of letters, digits, _ and -; got a b; default "main"',
-    "lanes:\n - source: file:x.wav": "f:2: lanes[0].source: must be auto, a device's name or number, or file: and an absolute path; "
+    "lanes:\n - source: file:x.wav": "f:2: lanes[0].source: must be auto, a device's name or number, file:/PATH, loop:/PATH (again and again), or "
+    "a socket that sends sound: unix:/PATH, tcp:HOST:PORT; "
     'got file:x.wav; default "auto"',
     "lanes:\n - name: a\n   source: file:/none/x.wav": 'f:3: lanes[0].source: must be a file that exists; got "file:/none/x.wav"; default "auto"',
+    "lanes:\n - name: a\n   source: loop:/none/x.wav": 'f:3: lanes[0].source: must be a file that exists; got "loop:/none/x.wav"; default "auto"',
+    "lanes: [{source: tcp:h:70000}]": 'f:1: lanes[0].source: must have a port from 1 to 65535; got "tcp:h:70000"; default "auto"',
+    "lanes: [{listen: never}]": 'f:1: lanes[0].listen: must be one of phrase, always; got never; default "phrase"',
     "lanes:\n - name: a\n - name: a": 'f:3: lanes[1].name: each name must be in the list once; got "a", "a"; default "main", "main"',
     "lanes:\n - channel: mix\n - channel: 1": 'f:3: lanes[1].name: each name must be in the list once; got "main", "main"; default "main", "main"',
     "models: {path: /none}": 'f:1: models.path: must be a folder that exists; got "/none"; default ""',

@@ -116,7 +116,7 @@ def test_the_same_turn_id_on_another_lane_is_another_turn() -> None:
 
 
 def test_the_other_lines() -> None:
-    assert on_pipe([Wake(16_000, 1, "", 16_000, 1.0, "")]) == "    1.00 s  wake     asked for by a client\n"
+    assert on_pipe([Wake(16_000, 1, "", 16_000, 1.0, "asked for by a client")]) == "    1.00 s  wake     asked for by a client\n"
     refused = WakeRefused(16_000, "jarvis", 0.95, "1 hop (2 wanted)")
     assert on_pipe([refused]) == "    1.00 s  refused  jarvis: 1 hop (2 wanted)\n"
     kept = Final(48_000, 1, "hi", TextSource.FIRST_PASS, "hi", "the second pass was late")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,7 +23,7 @@ from .models import Library, Model
 from .phrases import PhraseSettings, WakeSettings, heads, texts
 from .pipeline import RING_SECONDS, Pipeline, Rules, Scribe
 from .placement import provider_options
-from .settings import Settings, endpoint_of, has_second_pass
+from .settings import Settings, endpoint_of, has_second_pass, listens_always
 from .spelling import pieces_of, spell, text_role
 from .stages.acoustic import AcousticModel
 from .stages.approach import Approach
@@ -46,17 +47,19 @@ def new_ring() -> Ring:
     return Ring(RING_SECONDS * RATE)
 
 
-def ears(settings: Settings, library: Library, ring: Ring, runtime_dir: Path, say: Say) -> Ears:
-    """Gate, wake stage 1 and VAD, warmed up. Built by the thread that will own them. Raises ModelError."""
+def ears(settings: Settings, library: Library, ring: Ring, runtime_dir: Path, say: Say, *, lane: str = "") -> Ears:
+    """Gate, wake stage 1 and VAD of that lane, warmed up. Built by the thread that will own them. Raises ModelError."""
     vad = Vad(_find(library, settings.models.vad, "vad", say)["model"])
     vad.warm_up()
-    return Ears(ring, vad, spotting(settings, library, runtime_dir, say))
+    return Ears(ring, vad, spotting(settings, library, runtime_dir, say, lane=lane), always=listens_always(settings, lane))
 
 
-def spotting(settings: Settings, library: Library, runtime_dir: Path, say: Say, before: Spotting | None = None) -> Spotting:
-    """What the ears listen for; what is made of the same is `before`'s. Any thread may build it. Raises ModelError."""
+def spotting(
+    settings: Settings, library: Library, runtime_dir: Path, say: Say, before: Spotting | None = None, *, lane: str = ""
+) -> Spotting:
+    """What that lane's ears listen for; what is made of the same is `before`'s. Any thread may build it. Raises ModelError."""
     wake, phrases, echo_tail = settings.wake, settings.wake.phrases, to_samples(settings.playback.echo_ms)
-    if not phrases:
+    if not phrases or listens_always(settings, lane):
         return Spotting(None, None, (), (), 0, echo_tail=echo_tail)
     parts: dict[Hashable, Any] = {}
 
@@ -143,7 +146,8 @@ def scribe(
 ) -> Scribe:
     """Wake stage 2, transducer and machine of that lane, warmed up. Built by the thread that will own them. Raises ModelError."""
     stage, judging = transducer(settings, library, runtime_dir, say), rules(settings, library, say, lane=lane)
-    return Scribe(ring, stage, rewrite, rest, judging, drop=drop, first_turn=first_turn, turn_step=turn_step)
+    always = listens_always(settings, lane)
+    return Scribe(ring, stage, rewrite, rest, judging, drop=drop, first_turn=first_turn, turn_step=turn_step, always=always)
 
 
 def transducer(settings: Settings, library: Library, runtime_dir: Path, say: Say) -> Transducer:
@@ -162,15 +166,18 @@ def transducer(settings: Settings, library: Library, runtime_dir: Path, say: Say
         provider=provider(runtime_dir),
         lead_in_ms=settings.transducer.lead_in_ms,
         threads=settings.transducer.threads,
+        paths=settings.transducer.paths,
     )
     stage.warm_up()
     return stage
 
-        paths=settings.transducer.paths,
 
 def rules(settings: Settings, library: Library, say: Say, before: Rules | None = None, *, lane: str = "") -> Rules:
     """How the scribe decides; what is costly is `before`'s where nothing of it has changed. Any thread may build it. Raises ModelError."""
     wake, endpoint = settings.wake, endpoint_of(settings, lane)
+    if listens_always(settings, lane):
+        wake = replace(wake, phrases=())
+        settings = replace(settings, wake=wake)
     verifier = wake_verifier(settings, library, say, before.verifier if before else None)
     detector = before.turn_detector if before else None
     if endpoint.turn_detector != "off" and detector is None:
@@ -222,17 +229,17 @@ def second_pass(settings: Settings, library: Library, runtime_dir: Path, say: Sa
     return stage
 
 
-def pipeline(settings: Settings, library: Library, runtime_dir: Path, say: Say = lambda _: None) -> Pipeline:
-    """The whole of it in one thread, the second pass included: nothing is measured against a deadline."""
+def pipeline(settings: Settings, library: Library, runtime_dir: Path, say: Say = lambda _: None, *, lane: str = "") -> Pipeline:
+    """The whole of it in one thread, the second pass included: nothing is measured against a deadline. `lane` as in `endpoint_of`."""
     ring = new_ring()
-    hearing = ears(settings, library, ring, runtime_dir, say)
+    hearing = ears(settings, library, ring, runtime_dir, say, lane=lane)
     rewriter = second_pass(settings, library, runtime_dir, say) if has_second_pass(settings) else None
 
     def rewrite(order: Rewrite, sound: Samples) -> Rewritten | None:
         assert rewriter is not None  # the machine asks for none where the settings have none
         return answer(rewriter, order.sample, order.turn, order.attempt, sound)
 
-    return Pipeline(hearing, scribe(settings, library, ring, runtime_dir, say, rewrite, hearing.rest))
+    return Pipeline(hearing, scribe(settings, library, ring, runtime_dir, say, rewrite, hearing.rest, lane=lane))
 
 
 def answer(stage: SecondPass, sample: int, turn: int, attempt: int, sound: Samples) -> Rewritten:

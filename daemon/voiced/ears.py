@@ -115,8 +115,9 @@ class Spotting:
 class Ears:
     """Gate, wake stage 1 and VAD. One thread calls `hear` and `adopt`; `command`, `playback`, `rest` and `statistics` may come from any."""
 
-    def __init__(self, ring: Ring, vad: VadStage, spotting: Spotting) -> None:
-        self._ring, self._vad, self._spotting = ring, vad, spotting
+    def __init__(self, ring: Ring, vad: VadStage, spotting: Spotting, *, always: bool = False) -> None:
+        """`always`: the VAD never sleeps."""
+        self._ring, self._vad, self._spotting, self._always = ring, vad, spotting, always
         self._commands: deque[Trigger | Stop | Cancel] = deque(maxlen=COMMANDS_LIMIT)
         self._playing = False
         self.reset()
@@ -178,7 +179,7 @@ class Ears:
     @property
     def attending(self) -> bool:
         """The VAD hears."""
-        return self._attended > self._rested
+        return self._always or self._attended > self._rested
 
     def hear(self, frame: AudioFrame) -> Iterator[Heard]:
         """Steps over whole units of the sound so far; yields only where there is a fact."""

@@ -52,6 +52,10 @@ HAND_OVER = to_samples(50)
 begins with a plosive and 50 do not, and 150 ms of the phrase before it are not heard as words: so either way there is room for an end
 of the phrase that is told 100 ms off (`voicectl selftest handover`)."""
 
+LEAD_WINDOWS = 10
+"""Of the VAD, 320 ms: where no phrase opens turns, one begins so long before the window in which speech is noticed. A soft first sound is
+before it, and the recognizer hears some silence first, as after a phrase."""
+
 RING_SECONDS = 60
 """The longest turn (30 s), the pre-roll before it, and the seconds that the scribe may lag behind the ears (runtime.HEARD_LIMIT)."""
 
@@ -100,7 +104,10 @@ class Scribe:
         drop: Callable[[DropRewrite], None] = lambda _: None,
         first_turn: int = 1,
         turn_step: int = 1,
+        always: bool = False,
     ) -> None:
+        """`always`: speech opens a turn, where a phrase does else; the ears' VAD must hear all the time."""
+        self._always = always
         self.machine = TurnMachine(rules.turn, first_turn=first_turn, turn_step=turn_step)
         self._ring, self._transducer, self._rewrite, self._rest, self._drop = ring, transducer, rewrite, rest, drop
         self._adopted: Rules | None = None  # they wait for the open turn's end
@@ -150,6 +157,8 @@ class Scribe:
         self._transducer.reset()
         self._windows: list[SpeechProbability] = []  # heard before their turn was opened
         self.triggered: deque[tuple[int, int]] = deque(maxlen=COMMANDS_LIMIT)
+        self._recent: deque[SpeechProbability] = deque(maxlen=LEAD_WINDOWS)  # heard while asleep, where speech opens a turn
+        self._closed = 0  # where the turn before ended
         self._sample = 0  # heard up to here
         self._deaf_until = 0  # one phrase wakes once, also where its turn was closed at once
         self._fed: int | None = None  # the transducer has heard the sound before it; None while it sleeps
@@ -190,6 +199,8 @@ class Scribe:
                         self._verify_ns = 0
                     self._obey(self.machine.take(fact), out)
                     self.triggered.append((fact.token, self.machine.open_turn))
+                case SpeechProbability() if self._always and self.machine.state is State.ASLEEP:
+                    self._listen(fact, out)
                 case _:
                     self._obey(self.machine.take(fact), out)
         if not any(isinstance(fact, Gap) for fact in heard.facts):
@@ -248,6 +259,17 @@ class Scribe:
         self._windows = [window for window in reversed(windows) if window.sample > phrase_end]
         self._obey(self.machine.take(Confirmed(now, candidate.phrase, phrase_end, verdict.score, verdict.why, scores)), out)
 
+    def _listen(self, window: SpeechProbability, out: list[Event]) -> None:
+        """Speech opens a turn, which begins some time before it, but not in the turn before: what was cut there goes on here."""
+        self._recent.append(window)
+        if window.probability < self._rules.turn.vad_on:
+            return
+        first = max(window.sample - LEAD_WINDOWS * VAD_HOP, self._closed, self._ring.first)
+        self._windows = [one for one in self._recent if one.sample > first]
+        self._recent.clear()
+        self._verify_ns = 0
+        self._obey(self.machine.take(Confirmed(window.sample, "", first, window.probability, "somebody speaks")), out)
+
     def _obey(self, items: list[Event | Order], out: list[Event]) -> None:
         todo = deque(items)
         while todo:
@@ -262,6 +284,7 @@ class Scribe:
                         todo.extend(self.machine.take(window))
                     self._windows.clear()
                 case CloseTurn(sample=sample, turn=turn, flush=flush):
+                    self._closed = sample
                     if flush:
                         todo.extend(self.machine.take(self._flush(sample, turn)))
                     self._transducer.reset()

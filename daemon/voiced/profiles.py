@@ -14,7 +14,9 @@ from . import knobs
 from .knobs import knob
 from .units import HARD_CAP_MS
 
-PROFILES = ("snappy", "balanced", "patient", "dictation")
+PROFILES = ("snappy", "balanced", "patient", "dictation", "k3")
+"""k3: the defaults of the vendor's Multi-Stream ASR application for that board: half a second of silence after words, a second without any,
+ten seconds at the most. Its recognizer has no end token, so here a token is worth no less silence than none."""
 
 
 def _by_profile(sentence: str, *values: float, low: float, high: float) -> Any:
@@ -33,30 +35,30 @@ class EndpointSettings:
     token_threshold: float = knob(
         -3.0, "Log-probability that an end token must have to count.", low=-30, high=0, unit="natural logarithm", live=True
     )
-    token_silence_ms: float = _by_profile("Silence that must go with an end token.", 60.0, 100.0, 300.0, 1500.0, low=0, high=5000)
+    token_silence_ms: float = _by_profile("Silence that must go with an end token.", 60.0, 100.0, 300.0, 1500.0, 500.0, low=0, high=5000)
     foresight: bool = knob(
         True, "At a likely end the recognizer is asked what it would say if the silence went on, so that nobody waits for it to hear that.",
         live=True,
     )  # fmt: skip
     foreseen_silence_ms: float = _by_profile(
-        "Silence that must go with an end token that is foreseen.", 160.0, 240.0, 500.0, 1500.0, low=32, high=5000
+        "Silence that must go with an end token that is foreseen.", 160.0, 240.0, 500.0, 1500.0, 500.0, low=32, high=5000
     )
     silence_complete_ms: float = _by_profile(
         "Silence after speech that ends a turn whose text looks complete: a token came that does not count.",
-        *(300.0, 600.0, 800.0, 1500.0), low=100, high=10_000,
+        *(300.0, 600.0, 800.0, 1500.0, 500.0), low=100, high=10_000,
     )  # fmt: skip
     silence_ms: float = _by_profile(
-        "Silence after speech that ends a turn without a token.", 600.0, 900.0, 1200.0, 2500.0, low=100, high=10_000
+        "Silence after speech that ends a turn without a token.", 600.0, 900.0, 1200.0, 2500.0, 500.0, low=100, high=10_000
     )
     silence_open_ms: float = _by_profile(
-        'The same, where the text ends open: "set a timer for".', 900.0, 1200.0, 2000.0, 4000.0, low=100, high=20_000
+        'The same, where the text ends open: "set a timer for".', 900.0, 1200.0, 2000.0, 4000.0, 500.0, low=100, high=20_000
     )
     open_ends: str = knob("en", "Language whose open ends are known; off: no text is looked at.", choices=("en", "off"), live=True)
     no_text_ms: float = knob(1000.0, "Silence after speech that ends a turn without a word.", low=100, high=10_000, live=True)
     no_speech_ms: float = _by_profile(
-        "A turn in which nobody speaks ends after so long.", 5000.0, 5000.0, 8000.0, 10_000.0, low=500, high=HARD_CAP_MS
+        "A turn in which nobody speaks ends after so long.", 5000.0, 5000.0, 8000.0, 10_000.0, 1000.0, low=500, high=HARD_CAP_MS
     )
-    too_long_ms: float = _by_profile("No turn is longer.", 15_000.0, 15_000.0, 30_000.0, 30_000.0, low=1000, high=HARD_CAP_MS)
+    too_long_ms: float = _by_profile("No turn is longer.", 15_000.0, 15_000.0, 30_000.0, 30_000.0, 10_000.0, low=1000, high=HARD_CAP_MS)
     likely_end_ms: float = knob(64.0, "Silence after speech that is told as a likely end.", low=32, high=5000, live=True)
     turn_detector: str = knob(
         "off", "Model that hears whether the speaker has finished, for recognizers without an end token.", choices=("off", "smart-turn")

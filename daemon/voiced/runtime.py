@@ -24,8 +24,8 @@ from typing import Any
 from . import assembly, placement, wire
 from .audio import Samples
 from .desk import PlacementRow
-from .ears import Ears, Gap, Heard, Spotting
-from .errors import InputError, InternalError, VoicedError
+from .ears import Ears, Gap, Heard, Spotting, counts
+from .errors import DeviceError, InputError, InternalError, VoicedError
 from .eventbox import EventBox
 from .events import (
     AudioLost,
@@ -41,6 +41,7 @@ from .events import (
     TurnClosed,
 )
 from .journal import trace
+from .lateness import Lateness
 from .loudness import Loudness
 from .models import default_library
 from .pipeline import Rules, Scribe
@@ -50,6 +51,7 @@ from .receipts import Stamps
 from .settings import Settings, from_plain
 from .sources.microphone import Microphone
 from .sources.paced import PacedFile
+from .sources.pcm import PcmSocket
 
 BEAT_SECONDS = 0.5
 """The main process counts a lane as hung after some of these without a sign of life."""
@@ -86,10 +88,11 @@ class Lane:
         self._heard: queue.Queue[Heard | Adoption | Rewritten | Shutdown | AudioLost | Cancel] = queue.Queue(HEARD_LIMIT)
         self._overrun = 0  # facts that were dropped because the scribe was too slow
         self._done = 0  # facts that the scribe has taken
+        self._ears_late, self._scribe_late = Lateness(), Lateness()  # since the sound came: stepped over, and taken
         self._lost = 0  # samples, as the scribe has heard of it
         self._behind = False  # it has not been told yet
         self._position = job["position"]
-        self._wanted: queue.SimpleQueue[Microphone | Path | Adoption | None] = queue.SimpleQueue()  # what to hear, and how
+        self._wanted: queue.SimpleQueue[Microphone | str | Adoption | None] = queue.SimpleQueue()  # what to hear, and how
         self._microphone: Microphone | None = None
         self._failure: VoicedError | None = None
         self._rows: list[PlacementRow] = []
@@ -152,10 +155,10 @@ class Lane:
     # ── ears ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _build_ears(self) -> None:
-        self._ears = assembly.ears(self._settings, self._library, self._ring, self._runtime_dir, self._say)
+        self._ears = assembly.ears(self._settings, self._library, self._ring, self._runtime_dir, self._say, lane=self._lane.name)
 
     def _hear(self) -> None:
-        source: Microphone | PacedFile | None = None
+        source: Microphone | PacedFile | PcmSocket | None = None
         told = False  # main was told that this source gives sound
         while True:
             if source is None or not self._wanted.empty():
@@ -164,11 +167,13 @@ class Lane:
                     # the rules go the way of the facts: what was heard by the old phrases is judged by the old rules
                     self._ears.adopt(wanted.spotting)
                     self._heard.put(wanted)
-                else:
-                    source, told = self._open(wanted), False
+                    continue
+                if source and not isinstance(source, Microphone):
+                    source.close()
+                source, told = self._open(wanted), False
                 continue
             try:
-                frame = source.read(LOOK_UP_SECONDS) if isinstance(source, Microphone) else source.read()
+                frame = source.read(LOOK_UP_SECONDS)
             except EOFError:
                 # a file is over, or a capture process has gone: the microphone goes on when it gets the next one's socket
                 self._heard.put(AudioLost(self._position))
@@ -180,20 +185,31 @@ class Lane:
                 self._refuse(error)
                 source = None
                 continue
+            except DeviceError as error:
+                if not isinstance(source, PcmSocket):
+                    raise
+                told = False
+                self._heard.put(AudioLost(self._position))
+                self._link.send({"away": str(error), "health": source.health})
+                continue
             if frame is None:
                 continue
             for heard in self._ears.hear(frame):
                 self._hand_over(heard)
             self._position = frame.end
+            self._ears_late.add((time.monotonic_ns() - frame.arrived_ns) / 1e6)
             if self._levels and (level := self._loudness.step(frame.samples)):
                 self._link.send({"level": asdict(level), "sample": frame.end})  # one that does not fit is no loss
             told = told or self._link.send({"hears": True})
 
-    def _open(self, wanted: Microphone | Path | None) -> Microphone | PacedFile | None:
-        if not isinstance(wanted, Path):
+    def _open(self, wanted: Microphone | str | None) -> Microphone | PacedFile | PcmSocket | None:
+        if not isinstance(wanted, str):
             return wanted
+        kind, _, path = wanted.partition(":")
+        if kind in ("tcp", "unix"):
+            return PcmSocket(wanted, self._position, self._settings.capture)
         try:
-            return PacedFile(wanted, self._position, self._settings.capture.block_ms, self._idle)
+            return PacedFile(Path(path), self._position, self._settings.capture.block_ms, self._idle, again=kind == "loop")
         except InputError as error:
             self._refuse(error)
             return None
@@ -249,6 +265,8 @@ class Lane:
             else:
                 events = self._scribe.answer(item)
             self._publish(events, arrived_ns, taken_ns)
+            if isinstance(item, Heard):
+                self._scribe_late.add((time.monotonic_ns() - arrived_ns) / 1e6)
             while self._scribe.triggered:
                 token, turn = self._scribe.triggered.popleft()
                 self._link.send({"triggered": token, "turn": turn})
@@ -305,8 +323,9 @@ class Lane:
     def _adopt(self, settings: Settings, revision: int) -> None:
         """Builds what the settings want, in a thread of its own: the ears go on meanwhile, and so does the line to the main process."""
         try:
-            spotting = assembly.spotting(settings, self._library, self._runtime_dir, self._say, self._ears.spotting)
-            rules = assembly.rules(settings, self._library, self._say, self._scribe.rules, lane=self._lane.name)
+            lane, before = self._lane.name, self._ears.spotting
+            spotting = assembly.spotting(settings, self._library, self._runtime_dir, self._say, before, lane=lane)
+            rules = assembly.rules(settings, self._library, self._say, self._scribe.rules, lane=lane)
         except VoicedError as error:
             self._link.send({"unfit": str(error)})
         except Exception as error:
@@ -325,6 +344,7 @@ class Lane:
             "events_lost": self._outbox.lost,
             **self._ears.statistics(),
             **self._scribe.statistics(),
+            **counts({"ears_late": self._ears_late, "scribe_late": self._scribe_late}),
         }
         if self._microphone:
             statistics = self._microphone.statistics()
@@ -337,8 +357,8 @@ class Lane:
     def _obey(self, message: wire.Message) -> bool:
         """False when the lane shall end at once."""
         match message.body:
-            case {"source": "file", "path": path}:
-                self._wanted.put(Path(path))
+            case {"source": "own", "what": source}:
+                self._wanted.put(source)
             case {"source": "capture"}:
                 self._hear_capture(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, fileno=message.fds[0]))
             case {"settings": plain, "revision": revision}:

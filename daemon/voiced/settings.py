@@ -64,8 +64,12 @@ class LaneSettings:
     source: str = knob(
         "auto",
         "Where the sound is from.",
-        pattern=r"(?!file:).+|file:/.+",
-        form="auto, a device's name or number, or file: and an absolute path",
+        pattern=r"(?!(?:file|loop|unix|tcp):).+|(?:file|loop|unix):/.+|tcp:.+:[0-9]{1,5}",
+        form="auto, a device's name or number, file:/PATH, loop:/PATH (again and again), or a socket that sends sound: unix:/PATH, "
+        "tcp:HOST:PORT",
+    )
+    listen: str = knob(
+        "phrase", "What opens a turn: a wake phrase, or always: whoever speaks, one turn after the other.", choices=("phrase", "always")
     )
     channel: str = knob(
         "auto", "Channel of the device.", pattern=r"auto|mix|[0-9]{1,3}", form="auto (the loudest live one), mix, or a number from 0"
@@ -114,11 +118,11 @@ class TransducerSettings:
     """The streaming recognizer"""
 
     threads: int = knob(1, "Threads of a lane's recognizer.", low=1, high=8)
+    paths: int = knob(4, "Hypotheses that its search keeps; 1 is greedy, which takes less back, and hears worse.", low=1, high=16)
     end_token: bool = knob(True, "Use the end token of a model that has one.", live=True)
     lead_in_ms: float = knob(160, "Silence heard before a turn, or a first word that begins at once is misheard.", low=0, high=1000)
 
 
-    paths: int = knob(4, "Hypotheses that its search keeps; 1 is greedy, which takes less back, and hears worse.", low=1, high=16)
 @dataclass(frozen=True, slots=True)
 class SecondPassSettings:
     """The second pass, which rewrites a finished turn"""
@@ -198,6 +202,11 @@ def endpoint_of(settings: Settings, lane: str) -> EndpointSettings:
     return next((entry.endpoint for entry in settings.lanes if entry.name == lane), None) or settings.endpoint
 
 
+def listens_always(settings: Settings, lane: str) -> bool:
+    """That lane wants no phrase; "" for a lane that is in no file."""
+    return any(entry.listen == "always" for entry in settings.lanes if entry.name == lane)
+
+
 def has_second_pass(settings: Settings) -> bool:
     """Finished turns are rewritten."""
     return settings.second_pass.enabled and bool(settings.models.second_pass)
@@ -252,8 +261,11 @@ def _files_exist(s: Settings) -> Iterator[Broken]:
     if s.models.path and not Path(s.models.path).is_dir():
         yield ("models.path",), "must be a folder that exists"
     for at, lane in enumerate(s.lanes):
-        if lane.source.startswith("file:") and not Path(lane.source.removeprefix("file:")).is_file():
+        kind, _, path = lane.source.partition(":")
+        if kind in ("file", "loop") and not Path(path).is_file():
             yield (f"lanes[{at}].source",), "must be a file that exists"
+        if kind == "tcp" and not 0 < int(path.rpartition(":")[2]) < 1 << 16:
+            yield (f"lanes[{at}].source",), "must have a port from 1 to 65535"
 
 
 Rule = Callable[[Settings], Iterator[Broken]]

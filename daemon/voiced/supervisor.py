@@ -60,6 +60,9 @@ ADOPT_SECONDS = 10.0
 
 SECOND_PASS = "second-pass"
 
+OWN_SOURCES = ("file:", "loop:", "tcp:", "unix:")
+"""Beginnings of sources that a lane opens by itself; the others are sound devices."""
+
 
 class Supervisor:
     """All of it runs in one event loop; `start` makes the processes, `close` ends them.
@@ -149,7 +152,7 @@ class Supervisor:
             "position": position,
             "position_ns": time.monotonic_ns() if position else 0,
         }
-        lane.revision, lane.phrases = self._revision, self._phrases()
+        lane.revision, lane.phrases = self._revision, self._phrases(lane)
         lane.child = Child("lane", lane.settings.name, job, self._lane_said, self._lane_exited)
 
     def _lane_of(self, child: Child) -> LaneState:
@@ -204,6 +207,10 @@ class Supervisor:
                     waiting.set_result(turn)
             case {"hushed": True}:
                 self._silence(lane)
+            case {"away": line, "health": health}:
+                log.warning("lane %s: %s", child.name, line)
+                lane.source_health, lane.reason = health, line
+                self._publisher.tell_lane(lane)
             case {"ended": True}:
                 self._source_ended(lane)
             case {"refused": line, "exit": code}:
@@ -291,8 +298,8 @@ class Supervisor:
         if lane.child is None or not lane.ready or lane.muted:
             return
         source = lane.settings.source
-        if source.startswith("file:"):
-            lane.child.send({"source": "file", "path": source.removeprefix("file:")})
+        if source.startswith(OWN_SOURCES):
+            lane.child.send({"source": "own", "what": source})
             lane.ended = False
         else:
             self._captures.attach(lane.settings)
@@ -341,8 +348,8 @@ class Supervisor:
         """In force: live knobs as they were read last, the others as at the start."""
         return self._reloader.settings
 
-    def _phrases(self) -> tuple[str, ...]:
-        return tuple(phrase.name for phrase in self.settings.wake.phrases)
+    def _phrases(self, lane: LaneState) -> tuple[str, ...]:
+        return () if lane.settings.listen == "always" else tuple(phrase.name for phrase in self.settings.wake.phrases)
 
     async def _take(self, before: Settings, after: Settings) -> None:
         """What may fail comes first, in a process of its own; from then on everything takes them, and who cannot is begun again."""
@@ -365,7 +372,7 @@ class Supervisor:
 
     def _hand_over(self, lane: LaneState) -> asyncio.Future[None]:
         """Gives a lane the settings in force; done when it has taken them, or its process has ended."""
-        taking = lane.adopt(self._job["settings"], self._revision, self._phrases())
+        taking = lane.adopt(self._job["settings"], self._revision, self._phrases(lane))
         self._publisher.tell_lane(lane)
         return taking
 

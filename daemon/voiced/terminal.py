@@ -64,8 +64,8 @@ class Conversation:
 
     def show(self, event: Event, lane: str = "") -> None:
         match event:
-            case Wake(phrase=phrase, score=score):
-                self._line(event, lane, "wake", f"{phrase} ({score:.2f})" if phrase else "asked for by a client", _CYAN)
+            case Wake(phrase=phrase, score=score, verdict=verdict):
+                self._line(event, lane, "wake", f"{phrase} ({score:.2f})" if phrase else verdict, _CYAN)
             case WakeRefused(phrase=phrase, verdict=verdict):
                 self._line(event, lane, "refused", f"{phrase}: {verdict}", _DIM)
             case SpeechStarted():
