@@ -32,6 +32,8 @@ class LaneView:
     """Why its health is what it is, one line; empty where there is nothing to say."""
     why: str = ""
     """Why its state is what it is, in words that can be spoken."""
+    playing: bool = False
+    """A client plays sound itself; no phrase wakes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,6 +54,7 @@ class FrontDesk:
 
     async def playback(self, lane: str, active: bool) -> None:
         self._lanes[lane].play(active=active)
+        self._publisher.tell_lane(self._lanes[lane])
 
     def levels(self, wanted: bool) -> None:
         for lane in self._lanes.values():

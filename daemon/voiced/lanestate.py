@@ -109,7 +109,8 @@ class LaneState:
         """As the outside sees it."""
         health = self.health
         reason = {"overloaded": TOO_SLOW, "digital_silence": self.silence}.get(health, self.reason)
-        return LaneView(self.settings.name, self.state, health, self.muted, self.phrases, self.settings.source, self.turn, reason, self.why)
+        name, source = self.settings.name, self.settings.source
+        return LaneView(name, self.state, health, self.muted, self.phrases, source, self.turn, reason, self.why, self.playing)
 
     def send(self, body: dict[str, Any]) -> bool:
         """To its process; False where it has none, or one that does not read."""

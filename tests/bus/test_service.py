@@ -84,7 +84,7 @@ def test_properties_and_status(bus: Bus, library: str, go: Go, desk: MemoryDesk,
             client = await connect(bus.address, library)
             assert await ask(client, KITCHEN, f"{DBUS}.Properties.GetAll", "s", LANE) == {
                 "State": "asleep", "Health": "ok", "Muted": False, "Phrases": ["jarvis"], "Source": "microphone", "Turn": 0,
-                "Reason": "", "StateReason": "",
+                "Reason": "", "StateReason": "", "Playing": False,
             }  # fmt: skip
             every = await ask(client, interface.ROOT, f"{DBUS}.Properties.GetAll", "s", MANAGER)
             assert set(every) == {prop.name for prop in interface.MANAGER.properties}

@@ -48,6 +48,7 @@ def test_who_plays_is_not_woken_by_itself_and_is_heard_after_it(listener: Listen
 
     client = listener.call(player())
     listener.call(client.playback(True))
+    listener.lane(Playing=True)
     listener.mark()
     refused = listener.wait(lambda item: isinstance(item, Published) and isinstance(item.event, WakeRefused), "a refusal")
     assert isinstance(refused, Published) and isinstance(refused.event, WakeRefused)

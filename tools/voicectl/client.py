@@ -86,7 +86,8 @@ async def status(options: argparse.Namespace) -> int:
             turn = f", turn {lane['turn']}" if lane["turn"] else ""
             phrases = ", ".join(lane["phrases"]) or "no phrase"
             why = f" ({lane['reason']})" if lane.get("reason") else ""
-            print(f"  lane {lane['name']}: {lane['health']}{why}, {lane['state']}{turn}; hears {lane['source']} for {phrases}")
+            plays = ", deaf to phrases while a client plays sound" if lane.get("playing") else ""
+            print(f"  lane {lane['name']}: {lane['health']}{why}, {lane['state']}{turn}{plays}; hears {lane['source']} for {phrases}")
         for line in found["mistakes"]:
             print(f"  the settings stay as they were: {line}")
         if found["nextstart"]:

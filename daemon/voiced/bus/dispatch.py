@@ -57,6 +57,7 @@ def lane_values(view: LaneView) -> Values:
             "Health": view.health,
             "Muted": view.muted,
             "Phrases": list(view.phrases),
+            "Playing": view.playing,
             "Source": view.source,
             "Turn": view.turn,
             "Reason": view.reason,

@@ -211,6 +211,7 @@ LANE = Interface(
         ),
         Property("Muted", "b", "Nothing is heard."),
         Property("Phrases", "as", "What wakes it."),
+        Property("Playing", "b", "A client plays sound itself (Playback): no phrase wakes."),
         Property("Source", "s", "Where its sound is from."),
         Property("Turn", "t", "The open turn; 0 where none is."),
         Property("Reason", "s", "Why its health is not ok, in one line; empty where there is nothing to say."),
