@@ -232,7 +232,8 @@ class Ears:
                 self._begin_anew()
             facts.append(fact)
         if self.attending and sample % VAD_HOP == 0 and sample != self._attended:  # else it has just heard this window
-            facts.append(SpeechProbability(sample, self._vad.step(self._ring.padded(sample - VAD_HOP, sample))))
+            probability = self._vad.step(self._ring.padded(sample - VAD_HOP, sample))
+            facts.append(SpeechProbability(sample, probability, sample < self._quiet))
         if sample % WAKE_HOP == 0 and (self._spotting.wake or self._spotting.keywords):
             self._spot(self._spotting, sample, facts)
         return facts

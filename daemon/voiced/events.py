@@ -72,10 +72,11 @@ class Trigger:
 
 @dataclass(frozen=True, slots=True)
 class SpeechProbability:
-    """One VAD window ending at `sample`: 0 silence … 1 speech."""
+    """One VAD window ending at `sample`: 0 silence … 1 speech. `echo`: a client played sound itself, or its echo was in the room."""
 
     sample: int
     probability: float
+    echo: bool = False
 
 
 @dataclass(frozen=True, slots=True)

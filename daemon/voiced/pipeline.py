@@ -158,7 +158,7 @@ class Scribe:
         self._windows: list[SpeechProbability] = []  # heard before their turn was opened
         self.triggered: deque[tuple[int, int]] = deque(maxlen=COMMANDS_LIMIT)
         self._recent: deque[SpeechProbability] = deque(maxlen=LEAD_WINDOWS)  # heard while asleep, where speech opens a turn
-        self._closed = 0  # where the turn before ended
+        self._closed = 0  # where the turn before ended, or the last echo of what a client played
         self._sample = 0  # heard up to here
         self._deaf_until = 0  # one phrase wakes once, also where its turn was closed at once
         self._fed: int | None = None  # the transducer has heard the sound before it; None while it sleeps
@@ -261,6 +261,10 @@ class Scribe:
 
     def _listen(self, window: SpeechProbability, out: list[Event]) -> None:
         """Speech opens a turn, which begins some time before it, but not in the turn before: what was cut there goes on here."""
+        if window.echo:  # by the device itself
+            self._recent.clear()
+            self._closed = window.sample
+            return
         self._recent.append(window)
         if window.probability < self._rules.turn.vad_on:
             return

@@ -12,7 +12,7 @@ from voiced.audio import AudioFrame, Samples
 from voiced.events import Event, Final, NearMiss, Trigger, TurnClosed, Wake, WakeRefused
 from voiced.models import Library
 from voiced.pipeline import Pipeline
-from voiced.settings import Settings
+from voiced.settings import Settings, parse
 from voiced.units import RATE, to_samples
 
 BLOCK = 640
@@ -151,3 +151,25 @@ def test_a_follow_up_is_forgotten_with_its_sound(pipeline: Pipeline) -> None:
     pipeline.ears.playback(active=False)
     room.quiet(2)
     assert not room.of(Wake, NearMiss)
+
+
+def test_where_speech_opens_turns_the_devices_own_opens_none(
+    library: Library, tmp_path_factory: pytest.TempPathFactory, sample: Samples, truth: dict[str, Any]
+) -> None:
+    """CASES W5, E15 of a lane that wants no phrase: what is played, and its echo, is in no turn."""
+    settings = parse("lanes: [{name: a, listen: always}]", "f")
+    pipeline = assembly.pipeline(settings, library, tmp_path_factory.mktemp("runtime"), lane="a")
+    room, asked = Room(pipeline), query(sample, truth)
+    room.quiet(1)
+    pipeline.ears.playback(active=True)
+    room.hear(asked)
+    pipeline.ears.playback(active=False)
+    end = room.now
+    room.hear(asked[RATE // 2 : RATE // 2 + TAIL])  # the echo
+    assert not room.of(Wake)
+    room.hear(asked)
+    room.quiet(3)
+    (wake,) = room.of(Wake)
+    assert wake.phrase_end >= end + TAIL
+    (final,) = room.of(Final)
+    assert final.text == "Turn on the lights in the kitchen."
