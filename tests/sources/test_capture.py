@@ -292,12 +292,43 @@ def ending(last: bytes) -> Callable[[Script], Iterator[bytes]]:
     ],
 )
 def test_a_device_that_fails_ends_the_process_with_one_line(reads: Callable[[Script], Iterator[bytes]], line: str, number: int) -> None:
+    """CASES D2, D7: never running but deaf, and no busy loop where reads give nothing; main begins another process."""
     script = Script(reads)
     running = run(script)
     health = "clock_mismatch" if "whole frames" in line else "no_device"
     assert running.failed() == {"error": line, "errno": number, "health": health}
     assert running.code == DeviceError.exit_code == 74
     assert len(script.asked) == 6  # no busy loop on a device that has ended
+
+
+def test_five_losses_are_counted_and_placed_one_by_one() -> None:
+    """CASES R14: each in its place, the sum in the report, and the sound goes on."""
+    gate = threading.Semaphore(0)
+    at = [75, 150, 225, 300, 375]
+
+    def reads(script: Script) -> Iterator[bytes]:
+        for number, data in enumerate(counting(script, gate)):
+            if number in at:
+                script.now_ns += SECOND
+            yield data
+
+    running = run(Script(reads))
+    running.heard()
+    lane = running.attach("lane")
+    wait_attached(running)
+    blocks = []
+    for _ in range(450):
+        gate.release()
+        blocks.append(next_block(lane))
+    lost = {number: block.lost for number, block in enumerate(blocks) if block.lost}
+    assert list(lost.values()) == [16_000] * 5
+    assert all(made <= seen <= made + 13 for made, seen in zip(at, lost, strict=True))
+    assert blocks[-1].end == 450 * 640 + 5 * 16_000
+    said: dict[str, Any] = {}
+    while said.get("lost") != 5 * 16_000:
+        said = running.heard()
+    gate.release()
+    assert running.end() == 0
 
 
 def test_short_reads_are_sound() -> None:
@@ -319,15 +350,18 @@ def test_short_reads_are_sound() -> None:
     assert running.failed()["errno"] == errno.ENODEV
 
 
-def test_a_rate_that_lies_is_a_failure() -> None:
-    def half(script: Script) -> Iterator[bytes]:
+@pytest.mark.parametrize(("times", "rate"), [(0.5, "8,000"), (2.0, "32,000"), (3.0, "48,000"), (2.76, "44,1")])
+def test_a_rate_that_lies_is_a_failure(times: float, rate: str) -> None:
+    """CASES R1, R11: sound of another rate under this one's name, or two channels read as one (twice the frames)."""
+
+    def lies(script: Script) -> Iterator[bytes]:
         while True:
-            script.now_ns += 40_000_000  # 640 frames take 80 ms
+            script.now_ns += round(40_000_000 / times) - 40_000_000
             yield bytes(1280)
 
-    running = run(Script(half))
+    running = run(Script(lies))
     failure = running.failed()
-    assert "gives 8,000 frames a second where 16,000 were agreed" in failure["error"]
+    assert f"gives {rate}" in failure["error"] and "frames a second where 16,000 were agreed" in failure["error"]
     assert failure["health"] == "clock_mismatch"
     assert running.code == 74
 
@@ -473,6 +507,7 @@ def stuck_after(blocks: int, free: threading.Event) -> Callable[[Script], Iterat
 
 @pytest.mark.parametrize(("blocks", "line"), [(3, "no sound for"), (0, "not open after")])
 def test_a_read_that_never_returns_is_seen(blocks: int, line: str) -> None:
+    """CASES D1, H8, S10 (a sound library that hangs where it is loaded has the same deadline)."""
     free = threading.Event()
     running = run(Script(stuck_after(blocks, free)), stall_ms=40)
     try:

@@ -1,0 +1,103 @@
+"""A recording that is not of the source that was opened is ended, and nothing else is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from soundserver import wait_for
+from voiced.sources import attendant
+from voiced.sources.attendant import Attendant
+from voiced.sources.servers import Server, Source
+from voiced.sources.soundcard import Opened
+
+DESK = Source("desk", "Desk", 48_000, 1, monitor=False, muted=False)
+ATTIC = Source("attic", "Attic", 48_000, 1, monitor=False, muted=False)
+PLAYED = Source("speakers.monitor", "Monitor", 48_000, 2, monitor=True, muted=False)
+OPENED = Opened("Desk", "PipeWire", 48_000, 1, "why", "desk", "desk")
+
+
+class Room:
+    """A server whose state a test sets, and what the attendant says."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.server: Server | None = Server("PulseAudio", "desk", (DESK, ATTIC, PLAYED))
+        self.source: str | None = "desk"
+        self.lost: list[str] = []
+        self.asked = 0
+        monkeypatch.setattr(attendant, "ask", self._ask)
+        monkeypatch.setattr(attendant, "ours", lambda: self.source)
+        monkeypatch.setattr(attendant, "events", self._events)
+        self.happens = False
+
+    def _ask(self) -> Server | None:
+        self.asked += 1
+        return self.server
+
+    def _events(self) -> Iterator[frozenset[str]]:
+        if self.happens:  # once a second, to every attendant that a test has left behind, too
+            yield frozenset({"source-output"})
+
+    def verdict(self, *, follows: bool) -> list[str]:
+        """What is said of it once it was looked at."""
+        Attendant(self.lost.append).watch(OPENED, follows=follows)
+        wait_for(lambda: self.asked >= 1, "a look")
+        return self.lost
+
+
+@pytest.fixture
+def room(monkeypatch: pytest.MonkeyPatch) -> Room:
+    return Room(monkeypatch)
+
+
+MOVED = "the sound server has moved the recording to 'attic', another source than the one that was opened"
+
+
+@pytest.mark.parametrize("follows", [True, False])
+def test_what_was_moved_is_told(room: Room, follows: bool) -> None:
+    room.source = "attic"
+    room.verdict(follows=follows)
+    wait_for(lambda: room.lost == [MOVED], "the word")
+
+
+def test_a_new_default_is_followed_by_who_asked_for_the_default(room: Room) -> None:
+    room.server = Server("PipeWire", "attic", (DESK, ATTIC, PLAYED))
+    room.verdict(follows=True)
+    wait_for(lambda: room.lost == ["the sound server's default source is now 'attic'"], "the word")
+
+
+@pytest.mark.parametrize(
+    ("server", "source", "follows"),
+    [
+        (Server("PipeWire", "desk", (DESK, ATTIC)), "desk", True),
+        (Server("PipeWire", "attic", (DESK, ATTIC)), "desk", False),  # a named one stays
+        (Server("PipeWire", "speakers.monitor", (DESK, PLAYED)), "desk", True),  # a monitor is no default
+        (Server("PipeWire", "", (DESK,)), "desk", True),
+        (None, "attic", True),  # it does not answer: nothing is known
+        (Server("PipeWire", "desk", (DESK,)), None, True),  # no stream yet: the reads will tell
+    ],
+)
+def test_what_is_as_it_should_be_goes_on(room: Room, server: Server | None, source: str | None, follows: bool) -> None:
+    room.server, room.source = server, source
+    assert room.verdict(follows=follows) == []
+
+
+def test_what_happens_later_is_seen_once(room: Room) -> None:
+    it = Attendant(room.lost.append)
+    it.watch(OPENED, follows=False)
+    wait_for(lambda: room.asked >= 1, "the first look")
+    assert room.lost == []
+    room.source, room.happens = "attic", True
+    wait_for(lambda: room.lost == [MOVED], "the word", seconds=20)
+    assert it.wait(20)  # the event wakes who waits
+    assert it.wait(20)
+    assert room.lost == [MOVED]
+
+
+def test_a_muted_source_is_known(room: Room) -> None:
+    muted = Source("desk", "Desk", 48_000, 1, monitor=False, muted=True)
+    room.server = Server("PipeWire", "desk", (muted,))
+    it = Attendant(room.lost.append)
+    it.watch(OPENED, follows=True)
+    wait_for(lambda: it.muted, "the look")
+    assert room.lost == []
