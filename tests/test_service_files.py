@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
 from livedaemon import PATIENCE, SAMPLE, environment
+from voiced.bus.connection import connect
 from voiced.bus.interface import NAME
 from voiced.errors import ConfigError, ModelError, UsageError
 
@@ -100,6 +103,37 @@ def test_the_bus_starts_the_unit_by_its_alias() -> None:
     policy = ET.parse(FILES / f"{NAME}.conf")
     owners = [item.get("user") for item in policy.iter("policy") if any(rule.get("own") == NAME for rule in item.findall("allow"))]
     assert sorted(map(str, owners)) == ["root", user]
+
+
+BUS = """<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN"
+ "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
+<busconfig>
+  <type>session</type>
+  <listen>unix:path={folder}/bus</listen>
+  <servicedir>{folder}/services</servicedir>
+  <policy context="default"><allow send_destination="*"/><allow receive_sender="*"/><allow user="*"/></policy>
+</busconfig>
+"""
+
+
+def test_a_bus_knows_that_the_name_can_be_asked_for() -> None:
+    async def names(address: str) -> list[str]:
+        connection = await connect(address)
+        (found,) = await connection.ask("ListActivatableNames")
+        connection.close()
+        return list(found)
+
+    with tempfile.TemporaryDirectory(prefix="voiced-") as folder:
+        (Path(folder) / "services").mkdir()
+        shutil.copy(FILES / f"{NAME}.service", Path(folder) / "services")
+        config = Path(folder) / "bus.conf"
+        config.write_text(BUS.format(folder=folder))
+        command = ["dbus-daemon", f"--config-file={config}", "--nofork", "--nopidfile", "--print-address"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout
+            address = process.stdout.readline().strip().partition(",")[0]
+            assert NAME in asyncio.run(names(address))
+            process.terminate()
 
 
 @pytest.mark.skipif(not shutil.which("systemd-sysusers"), reason="systemd-sysusers is not installed (Debian: systemd)")
