@@ -14,6 +14,7 @@ from voiced.bus import client as module
 from voiced.bus import interface
 from voiced.bus.client import Changed, Client, Presence, Unknown
 from voiced.bus.connection import CallError, connect
+from voiced.desk import LevelHeard
 from voiced.errors import BusError
 
 if TYPE_CHECKING:
@@ -129,6 +130,28 @@ def test_what_is_not_understood_is_passed_on_and_strangers_are_not_believed(
             service._connection.signal(path, interface.LANE.name, "Applause", "t", [1])
             assert await anext(watching) == Unknown("kitchen", "Applause", [1])
             stranger.close()
+            await watching.aclose()
+
+    go(test())
+
+
+def test_levels_take_the_place_of_older_ones(bus: Bus, library: str, go: Go, desk: MemoryDesk, serving: type[Serving]) -> None:
+    """A reader that runs a command for minutes misses no event for them."""
+
+    async def test() -> None:
+        async with serving(desk, bus.address, library), Client(bus.address, library=library) as client:
+            watching = client.watch()
+            assert await anext(watching) == Presence(True)
+            for number in range(2 * module.WAITING):
+                desk.tell(LevelHeard(("kitchen", "living-room")[number % 2], number, -50.0, -40.0))
+                await asyncio.sleep(0)
+            sent = desk.publish("kitchen", partial(1))
+            heard = [await anext(watching)]
+            while heard[-1] != sent:
+                heard.append(await anext(watching))
+            last = {item.lane: item.sample for item in heard if isinstance(item, LevelHeard)}
+            assert last == {"kitchen": 2 * module.WAITING - 2, "living-room": 2 * module.WAITING - 1}
+            assert client.lost == 0
             await watching.aclose()
 
     go(test())

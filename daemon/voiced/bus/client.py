@@ -278,6 +278,10 @@ class Client:
     def _put(self, item: Heard) -> None:
         if not self._watching:
             return
+        if isinstance(item, LevelHeard):  # a newer one takes its place, or they would fill the queue of a reader that is busy for minutes
+            stale = [one for one in self._heard if isinstance(one, LevelHeard) and one.lane == item.lane]
+            for one in stale:
+                self._heard.remove(one)
         if len(self._heard) >= WAITING:
             self.lost += 1
             return
