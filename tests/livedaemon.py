@@ -337,8 +337,8 @@ class Listener:
     def cancel(self) -> None:
         self.call(self._client.cancel())
 
-    def mute(self, muted: bool) -> None:
-        self.call(self._client.mute(muted))
+    def mute(self, muted: bool, lane: str | None = None) -> None:
+        self.call(self._client.mute(muted, lane))
 
 
 Start = Callable[..., Process]

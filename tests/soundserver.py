@@ -59,6 +59,12 @@ class Programs:
         for path in (*self._runtime.glob("pipewire-0*"), *self._runtime.glob("pulse/*"), self._runtime / "bus"):
             path.unlink(missing_ok=True)  # or the next start would take them for its own
 
+    def signal(self, program: str, number: int) -> None:
+        """To the processes of this program that were started here."""
+        for child in self._children:
+            if isinstance(child.args, tuple) and Path(str(child.args[0])).name == program:
+                child.send_signal(number)
+
     def _launch(self, *command: str, **env: str) -> subprocess.Popen[bytes]:
         log = (self._directory / f"{Path(command[0]).name}.log").open("ab")
         with log:

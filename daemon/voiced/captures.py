@@ -120,7 +120,8 @@ class Captures:
         if not device.lanes or device.child:
             return
         capture, placement = self._settings.capture, self._settings.placement
-        channels = [int(lane.channel) + 1 if lane.channel.isdecimal() else 0 for lane in device.lanes.values()]
+        mine = [lane for lane in self._settings.lanes if lane.source == device.name]  # those too that are muted now
+        channels = [int(lane.channel) + 1 if lane.channel.isdecimal() else 0 for lane in mine]
         job = {
             "device": device.name,
             "block_ms": round(capture.block_ms),
