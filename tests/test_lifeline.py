@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from voiced import lifeline
+from voiced.bus.interface import LANE
 from voiced.desk import LaneChanged, LaneView, Reloaded, Reloading
 from voiced.hearing import Hearing
 from voiced.lanestate import RECOVERY_SECONDS, LaneState
@@ -60,6 +63,8 @@ def test_how_it_stands_in_one_line() -> None:
     assert standing([view("desk", "no_device")]) == "waiting for microphone"
     assert standing([view("desk", "ok"), view("door", "muted")]) == "desk: listening, door: muted"
     assert standing([view("desk", "of a newer kind")]) == "listening (of a newer kind)"
+    told = re.findall(r"[a-z_]{2,}", next(item.says for item in LANE.properties if item.name == "Health").partition(";")[0])
+    assert set(told) - {"or"} == set(lifeline._SAYS), "each health that is told on the bus has its words"
 
 
 def test_a_lane_that_advances_is_well_and_one_that_stands_still_is_deaf() -> None:

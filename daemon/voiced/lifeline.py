@@ -28,6 +28,9 @@ _SAYS = {
     "starting": "opening the microphone",
     "no_device": "waiting for microphone",
     "stalled": "waiting for a microphone that gives no sound",
+    "clock_mismatch": "waiting for a microphone that keeps its rate",
+    "digital_silence": "listening to a microphone that gives only zeros",
+    "overloaded": "listening, more than this machine can",
     "muted": "muted",
     "restarting": "beginning a lane again",
 }
