@@ -45,7 +45,8 @@ def test_whoever_speaks_is_heard_without_a_phrase(events: list[Event]) -> None:
 
 
 def test_a_turn_begins_before_its_speech_and_not_in_the_one_before(events: list[Event]) -> None:
-    wakes, speech = ([event for event in events if isinstance(event, kind)] for kind in (Wake, SpeechStarted))
+    wakes = [event for event in events if isinstance(event, Wake)]
+    speech = [event for event in events if isinstance(event, SpeechStarted)]
     for wake, first in zip(wakes, speech, strict=True):
         assert wake.phrase_end == wake.sample - LEAD_WINDOWS * 512 < first.first < wake.sample + to_samples(100)
     closed = [event for event in events if isinstance(event, TurnClosed)]

@@ -24,10 +24,10 @@ MADE: dict[str, Callable[[Samples], Samples]] = {
     "soft": lambda sound: sound // 8,
     "clock": lambda sound: sound[148_000:181_840],
     "talk": lambda sound: sound[60_000:150_000],
-    "breath": lambda sound: np.concatenate((sound[17_000:28_080], sound[30_000:56_080], np.zeros(8_000, np.int16), sound[152_000:190_000])),
+    "breath": lambda sound: np.concatenate((sound[17_000:28_480], sound[29_280:56_080], np.zeros(8_000, np.int16), sound[152_000:190_000])),
 }
 """The golden set, of the recording that comes with voiced: as it is, 18 dB softer, one turn, talk that wakes nobody, and two turns of which
-the first has no pause after the phrase. After a change that is meant: `voicectl replay FILE --write-expect` for each."""
+the first has next to no pause after the phrase. After a change that is meant: `voicectl replay FILE --write-expect` for each."""
 
 
 @pytest.fixture
