@@ -87,7 +87,9 @@ def parser() -> argparse.ArgumentParser:
     )
     listen.add_argument("--count", metavar="N", type=_positive, help="end after N finals")
     trigger = add("trigger", "open a turn without a phrase (push to talk); prints its id", ask(client.trigger))
-    trigger.add_argument("--wait", action="store_true", help="wait for the turn's final and print its text; exit 1 where it has none")
+    trigger.add_argument(
+        "--wait", action="store_true", help="wait for the turn's final and print its text; exit 1 where it has none; ^C cancels it"
+    )
     one = add("cue", "play a tone, or run a command, at each change of state, until ^C", ask(cue.cue), json=False)
     one.add_argument("--count", metavar="N", type=_positive, help="end after N changes")
     cue.arguments(one)
