@@ -40,21 +40,21 @@ def room(seconds: float, dbfs: float = -70.0) -> Samples:
 
 def talk() -> Samples:
     """All that is said in the sample but the phrase, without a pause."""
-    heard, facts = sample(), _facts()
-    return np.concatenate([heard[part["speech_start"] : part["speech_end"]] for part in (*facts["talk"], *facts["turns"])])
+    heard, known = sample(), facts()
+    return np.concatenate([heard[part["speech_start"] : part["speech_end"]] for part in (*known["talk"], *known["turns"])])
 
 
 def long_turn(seconds: float = 10.0) -> Samples:
     """The phrase, and then all that is said in the sample, over and over and without a pause, for so long."""
-    heard, first = sample(), _facts()["turns"][0]
+    heard, first = sample(), facts()["turns"][0]
     speech = np.resize(talk(), round(seconds * RATE))
     head = heard[first["phrase_start"] - to_samples(_BEFORE_MS) : first["speech_start"]]
     return np.concatenate((head, speech, silence(2.0)))
 
 
-def _facts() -> dict[str, Any]:
-    facts: dict[str, Any] = json.loads((DATA / "sample.json").read_text(encoding="utf-8"))
-    return facts
+def facts() -> dict[str, Any]:
+    known: dict[str, Any] = json.loads((DATA / "sample.json").read_text(encoding="utf-8"))
+    return known
 
 
 def write(path: Path, sound: Samples) -> Path:
