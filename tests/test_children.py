@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import resource
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from voiced.children import Backoff, Child, command
+from voiced.children import Backoff, Child, command, ended
 
 
 @pytest.fixture
@@ -62,3 +63,11 @@ def test_the_wait_doubles_and_begins_anew_after_a_good_life() -> None:
     backoff = Backoff(0.2, 1.0, healthy_s=30)
     assert [backoff.delay(1) for _ in range(5)] == [0.2, 0.4, 0.8, 1.0, 1.0]
     assert backoff.delay(31) == 0.2
+
+
+def test_a_library_of_another_processor_is_told_as_such() -> None:
+    """C13: with the line that says which instructions this processor has."""
+    line = ended(-signal.SIGILL, "the second pass")
+    assert line.startswith("was killed by SIGILL (a library was built for another processor: this one has ")
+    assert line.endswith("; see voicectl doctor) while loading the second pass")
+    assert ended(-signal.SIGSEGV, "") == "was killed by SIGSEGV"

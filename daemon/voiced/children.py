@@ -17,6 +17,7 @@ from typing import Any
 
 from . import placement, wire
 from .errors import InternalError
+from .preflight import isa
 
 # glibc gives each thread an arena of its own, 64 MiB of addresses that are never given back; two are enough for two threads.
 # Weights (over 4 MiB) are mapped and unmapped; what a run computes stays in the heap: with glibc's first thresholds of 128 KiB,
@@ -154,6 +155,8 @@ class Child:
 def ended(status: int, loading: str) -> str:
     """How a process ended, in words; `loading` is what it said last that it was loading, "" where it was done with that."""
     how = f"was killed by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
+    if status == -signal.SIGILL:
+        how += f" (a library was built for another processor: this one has {isa() or 'no isa line in /proc/cpuinfo'}; see voicectl doctor)"
     return f"{how} while loading {loading}" if loading else how
 
 
