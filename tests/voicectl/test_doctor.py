@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 from livedaemon import Listener, Process, Start, environment, run, runtime_of_a_user
-from voicectl import diagnosis, doctor
+from voicectl import checkup, doctor
 from voiced import __version__, models, preflight
 from voiced.api import Finding
 from voiced.bus.connection import connect
@@ -41,13 +41,13 @@ def fine(name: str) -> Finding:
 
 
 def test_all_versions_are_told() -> None:
-    found = only(diagnosis.versions(look=fine))
+    found = only(checkup.versions(look=fine))
     assert found.good
     assert f"voiced {__version__}" in found.what and "numpy 1.0" in found.what
 
 
 def test_a_python_that_is_too_old() -> None:
-    found = next(diagnosis.versions(python=(3, 10, 2), look=fine))
+    found = next(checkup.versions(python=(3, 10, 2), look=fine))
     assert (found.good, found.what) == (False, "Python 3.10.2 is too old: 3.11 is needed")
 
 
@@ -57,7 +57,7 @@ def test_libraries_that_are_absent(tmp_path: Path) -> None:
     bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
     bare.chmod(0o755)
     env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    found = list(diagnosis.versions(look=lambda name: preflight.try_library(name, str(bare), env)))
+    found = list(checkup.versions(look=lambda name: preflight.try_library(name, str(bare), env)))
     assert [one.what for one in found] == [f"{name} is not installed" for name in (*preflight.LIBRARIES, "dbus_next")]
     assert {one.advice for one in found} == {"voiced-setup"}
 
@@ -66,8 +66,8 @@ def test_one_library_of_the_bus_is_enough_and_a_k3_needs_no_soxr() -> None:
     def look(name: str) -> Finding:
         return fine(name) if name not in ("dbus_next", "soxr") else Finding(name, False, "is not installed", "voiced-setup")
 
-    assert [one.what for one in diagnosis.versions(look=look)] == ["soxr is not installed"]
-    assert only(diagnosis.versions(look=look, board_name="k3")).good
+    assert [one.what for one in checkup.versions(look=look)] == ["soxr is not installed"]
+    assert only(checkup.versions(look=look, board_name="k3")).good
 
 
 # ── settings, models, microphone ───────────────────────────────────────────────────────────────────────────────────────
@@ -76,21 +76,21 @@ def test_one_library_of_the_bus_is_enough_and_a_k3_needs_no_soxr() -> None:
 def test_every_mistake_of_the_settings_is_a_finding(tmp_path: Path) -> None:
     path = tmp_path / "voiced.yaml"
     path.write_text("vad: {onn: 1}\nwake: {min_speech: 3}\nplacement: {ears: [999]}\n")
-    read, found = diagnosis.settings(path)
+    read, found = checkup.settings(path)
     assert read == defaults()
     assert [(one.name, one.good) for one in found] == [("settings", False), ("settings", False), ("placement", False)]
     assert found[0].what == f"{path}:1: vad.onn: no such setting; did you mean on?"
     assert "of an older version" in found[1].what
     assert "placement.ears: must name cores" in found[2].what
     path.write_text("vad: {on: 0.6}\n")
-    read, found = diagnosis.settings(path)
+    read, found = checkup.settings(path)
     assert read.vad.on == 0.6 and only(iter(found)).good
 
 
 def test_a_model_that_is_absent_and_one_that_is_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = models.default_library()
     monkeypatch.setenv("VOICED_CACHE", str(tmp_path))
-    found = [one for one in diagnosis.models(defaults()) if not one.good]
+    found = [one for one in checkup.models(defaults()) if not one.good]
     if not (Path(models.SYSTEM_MODELS).exists()):
         assert {one.advice for one in found} == {"voicectl models fetch silero-vad", "voicectl models fetch moonshine-tiny-en"}
     source = real.find("silero-vad").files["model"]
@@ -98,18 +98,18 @@ def test_a_model_that_is_absent_and_one_that_is_damaged(tmp_path: Path, monkeypa
     data = bytearray(source.read_bytes())
     data[1000] ^= 1
     (tmp_path / "silero-vad" / source.name).write_bytes(data)
-    wrong = next(one for one in diagnosis.models(defaults()) if "silero" in one.what)
+    wrong = next(one for one in checkup.models(defaults()) if "silero" in one.what)
     assert not wrong.good and wrong.what.startswith("vad: ") and wrong.advice == "voicectl models fetch silero-vad"
 
 
 def test_all_models_whole() -> None:
-    found = only(diagnosis.models(defaults()))
+    found = only(checkup.models(defaults()))
     assert found.good and "starter-en" in found.what
 
 
 def test_an_unknown_model() -> None:
     wanted = defaults()
-    found = next(diagnosis.models(replace(wanted, models=replace(wanted.models, vad="silerovad"))))
+    found = next(checkup.models(replace(wanted, models=replace(wanted.models, vad="silerovad"))))
     assert not found.good and "did you mean silero-vad?" in found.advice
 
 
@@ -121,7 +121,7 @@ def test_the_microphone_of_every_lane_once() -> None:
         asked.append(source)
         return Finding("microphone", False, f"{source}: there is no device", "plug one in")
 
-    assert [one.good for one in diagnosis.microphone(replace(defaults(), lanes=lanes), look)] == [False, False]
+    assert [one.good for one in checkup.microphone(replace(defaults(), lanes=lanes), look)] == [False, False]
     assert asked == ["auto", "desk"]
 
 
@@ -130,7 +130,7 @@ def test_the_microphone_of_every_lane_once() -> None:
 
 def rights(**more: Any) -> list[Finding]:
     given: dict[str, Any] = {"environ": {}, "system": False, "uid": NOBODY, "groups": (), "nodes": Path("/nowhere")}
-    return list(diagnosis.rights(**(given | more)))
+    return list(checkup.rights(**(given | more)))
 
 
 def test_a_sound_card_that_is_closed_to_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,11 +145,11 @@ def test_a_sound_card_that_is_closed_to_the_user(tmp_path: Path, monkeypatch: py
 
 
 def test_a_user_who_is_not_in_the_group(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(diagnosis, "GROUP", "daemon")  # a group that every system has
+    monkeypatch.setattr(checkup, "GROUP", "daemon")  # a group that every system has
     (found,) = rights(system=True)
     assert (found.good, found.advice) == (False, f"sudo usermod -aG daemon {NOBODY}, then log in again")
     assert rights(system=True, uid=0)[0].good, "root needs no group"
-    monkeypatch.setattr(diagnosis, "GROUP", "no-such-group")
+    monkeypatch.setattr(checkup, "GROUP", "no-such-group")
     (found,) = rights(system=True)
     assert (found.what, found.advice) == (
         "there is no group no-such-group, whose members may use voiced", "sudo groupadd --system no-such-group",
@@ -167,16 +167,16 @@ def test_a_runtime_directory_that_is_none(tmp_path: Path) -> None:
 
 
 def test_a_policy_and_a_user_that_are_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(diagnosis, "USER", "root")
-    assert list(diagnosis.policy(system=False, policies=[tmp_path], units=[tmp_path])) == [], "nobody asked for the system bus"
-    found = only(diagnosis.policy(system=True, policies=[tmp_path], units=[tmp_path]))
+    monkeypatch.setattr(checkup, "USER", "root")
+    assert list(checkup.policy(system=False, policies=[tmp_path], units=[tmp_path])) == [], "nobody asked for the system bus"
+    found = only(checkup.policy(system=True, policies=[tmp_path], units=[tmp_path]))
     assert not found.good and found.what.startswith("no org.voiced.Voice1.conf in")
     (tmp_path / "voiced.service").touch()
-    assert not only(diagnosis.policy(system=False, policies=[tmp_path], units=[tmp_path])).good
+    assert not only(checkup.policy(system=False, policies=[tmp_path], units=[tmp_path])).good
     (tmp_path / "org.voiced.Voice1.conf").touch()
-    assert only(diagnosis.policy(system=True, policies=[tmp_path], units=[tmp_path])).good
-    monkeypatch.setattr(diagnosis, "USER", "voiced-no-such")
-    _, found = diagnosis.policy(system=True, policies=[tmp_path], units=[tmp_path])
+    assert only(checkup.policy(system=True, policies=[tmp_path], units=[tmp_path])).good
+    monkeypatch.setattr(checkup, "USER", "voiced-no-such")
+    _, found = checkup.policy(system=True, policies=[tmp_path], units=[tmp_path])
     assert (found.good, found.advice) == (False, "sudo systemd-sysusers voiced.conf")
 
 
@@ -185,50 +185,50 @@ def test_a_policy_and_a_user_that_are_not_installed(tmp_path: Path, monkeypatch:
 
 def test_a_thread_on_other_cores_than_it_should_be() -> None:
     rows = [("ears", "lane main", 10, 11, [2], [0, 1, 2, 3]), ("bus", "", 10, 10, [], [0, 1])]
-    found = only(diagnosis.placement(defaults(), rows))
+    found = only(checkup.placement(defaults(), rows))
     assert (found.good, found.what) == (False, "thread 11 (ears, lane main) wants cores 2 and runs on 0,1,2,3")
-    assert only(diagnosis.placement(defaults(), [("ears", "lane main", 10, 11, [2], [2])])).good
+    assert only(checkup.placement(defaults(), [("ears", "lane main", 10, 11, [2], [2])])).good
 
 
 def test_a_nice_level_that_the_user_may_not_have(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: NOBODY)
     monkeypatch.setattr(resource, "getrlimit", lambda what: (20, 20))
     wanted = replace(defaults(), placement=PlacementSettings(nice_capture=-20))
-    found = only(diagnosis.placement(wanted))
+    found = only(checkup.placement(wanted))
     assert not found.good and "placement.nice_capture wants the nice level" in found.what and "LimitNICE=" in found.advice
 
 
 def test_limits_that_are_too_low(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     meminfo = tmp_path / "meminfo"
     meminfo.write_text("MemTotal:  1000000 kB\nMemAvailable:  900000 kB\n")
-    assert only(diagnosis.limits(meminfo, tmp_path, 1024)).good
-    found = only(diagnosis.limits(meminfo, tmp_path, 64))
+    assert only(checkup.limits(meminfo, tmp_path, 1024)).good
+    found = only(checkup.limits(meminfo, tmp_path, 64))
     assert (found.good, found.what) == (False, "64 files may be open at once; 256 are needed")
     meminfo.write_text("MemAvailable:  102400 kB\n")
-    found = only(diagnosis.limits(meminfo, tmp_path, 1024))
+    found = only(checkup.limits(meminfo, tmp_path, 1024))
     assert (found.good, found.what) == (False, "100 MB of memory are free; voiced takes up to 400")
     meminfo.unlink()
-    assert only(diagnosis.limits(meminfo, tmp_path, 1024)).good, "a kernel that does not say is no fault"
-    monkeypatch.setattr(diagnosis, "DISK_BYTES", 1 << 60)
-    found = only(diagnosis.limits(meminfo, tmp_path / "not" / "yet", 1024))
+    assert only(checkup.limits(meminfo, tmp_path, 1024)).good, "a kernel that does not say is no fault"
+    monkeypatch.setattr(checkup, "DISK_BYTES", 1 << 60)
+    found = only(checkup.limits(meminfo, tmp_path / "not" / "yet", 1024))
     assert not found.good and "of disk are free" in found.what
 
 
 def test_a_date_that_cannot_be_and_a_coarse_clock() -> None:
-    found = only(diagnosis.clock(now_s=0.0))
+    found = only(checkup.clock(now_s=0.0))
     assert (found.good, found.advice) == (False, "sudo timedatectl set-ntp true")
     assert found.what.startswith("it is 1970-01-01 here")
-    found = only(diagnosis.clock(resolution_s=0.01))
+    found = only(checkup.clock(resolution_s=0.01))
     assert not found.good and "steps by 10 ms" in found.what
-    assert only(diagnosis.clock(now_s=1.9e9)).good
+    assert only(checkup.clock(now_s=1.9e9)).good
 
 
 def test_the_ai_cores_are_asked_only_where_they_are_wanted() -> None:
-    assert list(diagnosis.ai_cores(defaults())) == []
+    assert list(checkup.ai_cores(defaults())) == []
     wanted = replace(defaults(), placement=PlacementSettings(second_pass_provider="spacemit"))
     closed = Finding("TCM", False, "no device", "set cpu")
-    assert list(diagnosis.ai_cores(wanted, memory=lambda: closed)) == [closed]
-    found = list(diagnosis.ai_cores(wanted, memory=lambda: fine("TCM")))
+    assert list(checkup.ai_cores(wanted, memory=lambda: closed)) == [closed]
+    found = list(checkup.ai_cores(wanted, memory=lambda: fine("TCM")))
     assert [one.name for one in found] == ["TCM", "execution provider"]
     assert "falls back to the CPU" in found[1].what
 
@@ -252,8 +252,8 @@ STATUS = {"version": __version__, "health": "ok", "mistakes": [], "lanes": [{"na
     ],
 )
 def test_what_a_running_daemon_says_of_itself(change: dict[str, Any], what: str, advice: str) -> None:
-    assert only(diagnosis.running(STATUS)).good
-    found = only(diagnosis.running(STATUS | change))
+    assert only(checkup.running(STATUS)).good
+    found = only(checkup.running(STATUS | change))
     assert not found.good and what in found.what and advice in found.advice
 
 

@@ -1,6 +1,6 @@
-"""`voicectl doctor`: every question of diagnosis.py, and a daemon's own answer where one runs.
+"""`voicectl doctor`: every question of checkup.py, and a daemon's own answer where one runs.
 
-What lives here: the order, the bus, the output. What must not: what is wrong with what (diagnosis.py). No daemon is needed, and no library:
+What lives here: the order, the bus, the output. What must not: what is wrong with what (checkup.py). No daemon is needed, and no library:
 what is missing is what is told.
 """
 
@@ -17,7 +17,7 @@ from typing import Any
 
 from voiced.api import BusError, CallError, Client, Finding, board, find_bus
 
-from . import diagnosis
+from . import checkup
 
 NO = 1
 
@@ -40,19 +40,19 @@ def doctor(options: argparse.Namespace) -> int:
 def examine(bus: str | None, config: Path | None) -> Iterator[Finding]:
     """All findings, as they are found: some questions take seconds."""
     system = bus == "system"
-    settings, found = diagnosis.settings(config)
-    yield from diagnosis.versions(board_name=board(settings.placement.board).name)
+    settings, found = checkup.settings(config)
+    yield from checkup.versions(board_name=board(settings.placement.board).name)
     yield from found
-    yield from diagnosis.models(settings)
-    yield from diagnosis.microphone(settings)
-    yield from diagnosis.rights(os.environ, system=system, uid=os.geteuid(), groups=(os.getegid(), *os.getgroups()))
+    yield from checkup.models(settings)
+    yield from checkup.microphone(settings)
+    yield from checkup.rights(os.environ, system=system, uid=os.geteuid(), groups=(os.getegid(), *os.getgroups()))
     status, of_bus = asyncio.run(ask(bus))
     yield from of_bus
-    yield from diagnosis.policy(system=system)
-    yield from diagnosis.placement(settings, status["placement"] if status else ())
-    yield from (replace(finding, name="placement") for finding in diagnosis.ai_cores(settings))
-    yield from diagnosis.limits()
-    yield from diagnosis.clock()
+    yield from checkup.policy(system=system)
+    yield from checkup.placement(settings, status["placement"] if status else ())
+    yield from (replace(finding, name="placement") for finding in checkup.ai_cores(settings))
+    yield from checkup.limits()
+    yield from checkup.clock()
 
 
 async def ask(bus: str | None) -> tuple[Mapping[str, Any] | None, list[Finding]]:
@@ -75,7 +75,7 @@ async def ask(bus: str | None) -> tuple[Mapping[str, Any] | None, list[Finding]]
         return None, [Finding("bus", False, f"{error.where}: {error.what}", advice)]
     except ImportError:
         return None, [Finding("bus", False, "voiced cannot be asked without a D-Bus library", "voiced-setup")]
-    return status, list(diagnosis.running(status))
+    return status, list(checkup.running(status))
 
 
 def show(finding: Finding, *, as_json: bool) -> None:
