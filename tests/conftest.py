@@ -11,6 +11,7 @@ from hypothesis import settings
 from voiced.models import DEFAULT_IDS, Library, default_library
 
 settings.register_profile("voiced", deadline=None)  # how long an example takes is the machine's business, and no test asserts a time
+settings.register_profile("fuzz", deadline=None, max_examples=5000, print_blob=True)  # tools/fuzz
 settings.load_profile("voiced")
 
 # a shell that runs us in the background has SIGINT ignored, which every process we start would inherit, and ^C is tested

@@ -111,6 +111,7 @@ def test_what_is_no_manifest_is_refused_with_a_line(tmp_path: Path, text: str) -
         read_manifest(path)
 
 
+@pytest.mark.fuzz
 @given(cut=st.integers(0, len(GOOD) - 1), junk=st.text(alphabet="\t :-[]{}'\"&*!|>%@`#,?a1\n", max_size=8))
 def test_no_damage_to_a_manifest_escapes_as_another_error(tmp_path_factory: pytest.TempPathFactory, cut: int, junk: str) -> None:
     path = written(tmp_path_factory.mktemp("damaged"), GOOD[:cut] + junk + GOOD[cut:])

@@ -156,6 +156,7 @@ def test_any_settings_come_back_from_yaml_exactly(any_settings: Settings) -> Non
     assert (settings.inherited(read, reader.lines), reader.mistakes) == (any_settings, [])
 
 
+@pytest.mark.fuzz
 @given(st.text(max_size=200) | st.binary(max_size=200).map(lambda data: data.decode("latin-1")))
 def test_no_text_whatever_gives_another_error(text: str) -> None:
     gives_settings_or_lines(text)
@@ -195,6 +196,7 @@ LINES = (
 )
 
 
+@pytest.mark.fuzz
 @given(st.lists(st.sampled_from(LINES), max_size=12).map("\n".join))
 def test_no_file_of_likely_lines_gives_another_error(text: str) -> None:
     gives_settings_or_lines(text)

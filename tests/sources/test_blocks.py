@@ -57,6 +57,19 @@ def test_a_counter_beyond_its_field_does_not_end_the_process() -> None:
     assert (block.sequence, block.lost) == (0, U32)
 
 
+@pytest.mark.fuzz
+@given(st.binary(max_size=120), st.integers(0, 60), st.booleans())
+def test_whatever_comes_through_the_pipe_is_a_block_or_is_named(junk: bytes, at: int, whole: bool) -> None:
+    """Bytes without sense, and blocks in which some were changed."""
+    datagram = GOOD[:at] + junk + GOOD[at + len(junk) :] if whole else junk
+    try:
+        block = unpack(datagram)
+    except InternalError as error:
+        assert "\n" not in str(error)
+    else:
+        assert pack(block) == datagram
+
+
 GOOD = pack(Block(1, 0, 16_000, 2, b"abcdefgh"))
 
 

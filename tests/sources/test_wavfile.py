@@ -201,6 +201,7 @@ def test_a_recording_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert len(read_audio(write(tmp_path / "y.wav", noise(RATE)))[0]) == RATE
 
 
+@pytest.mark.fuzz
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_no_damage_gives_another_error(tmp_path: Path, data: st.DataObject) -> None:
