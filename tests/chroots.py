@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-CHECKOUT = Path(__file__).resolve().parents[2]
+CHECKOUT = Path(__file__).resolve().parents[1]
 
 PACKAGES = ("python3", "python3-venv", "python3-yaml", "ca-certificates", "dbus", "libportaudio2", "dbus-bin")
 """What the package depends on, and what the tests call: dpkg -i brings nothing by itself."""
