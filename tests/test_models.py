@@ -76,6 +76,7 @@ def test_a_model_is_read_whole(tmp_path: Path) -> None:
         ("licence: MIT", "license: MIT", 6, "licence is missing"),
         ("about: a toy", "about: a toy\n    color: red", 10, "unknown key"),
         ("about: a toy", "about: a toy\n    kind: other", 10, "kind is there twice"),
+        ("about: a toy", "about: a toy\n    ? [a]\n    : b", 10, "must have names for keys"),
         ("frame_ms: 40", "frame_ms: forty", 10, "must be a whole number"),
         ("frame_ms: 40", "frame_ms: -40", 10, "must be a whole number of 0 or more, not -40"),
         ("    chunk_ms: 320\n", "", 6, "chunk_ms is missing"),

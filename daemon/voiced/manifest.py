@@ -222,6 +222,8 @@ class _Table:
         if node.id != "mapping":
             self._fail(node, f"{name} must be a mapping")
         for key, value in node.value:
+            if key.id != "scalar":
+                self._fail(key, f"{name} must have names for keys")
             if key.value in self._nodes:
                 self._fail(key, f"{name}: {key.value} is there twice")
             self._nodes[str(key.value)] = value
