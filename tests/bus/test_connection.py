@@ -17,6 +17,7 @@ import pytest
 from voiced.bus import connection as module
 from voiced.bus.connection import CallError, Connection, Incoming, Value, connect
 from voiced.bus.library import load
+from voiced.bus.outbox import Outbox
 from voiced.errors import BusError
 
 if TYPE_CHECKING:
@@ -82,6 +83,7 @@ def test_a_bus_that_stands_still(bus: Bus, library: str, go: Go) -> None:
     async def test() -> None:
         async with two(bus.address, library) as (one, other):
             ear = Ear(other, 1)
+            one._outbox = Outbox(1_000)  # as full as LIMIT, sooner
             bus.signal(signal.SIGSTOP)
             turned, accepted = 0, []
             for number in range(3_000):
