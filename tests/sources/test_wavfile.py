@@ -202,7 +202,7 @@ def test_a_recording_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.fuzz
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_no_damage_gives_another_error(tmp_path: Path, data: st.DataObject) -> None:
     """Bytes of a good file's head replaced, its end cut: sound or one line, never anything else."""
