@@ -24,8 +24,8 @@ OPEN_STALLS = 12
 """Stall times that a device may take to open, some more than the capture process itself allows it (capture.py)."""
 
 LOOKS = 40
-"""How often a capture process looks for a device that is not there before another takes its place: about a minute. What the sound
-library of one process does not find, that of another may."""
+"""How often a capture process looks for a device that is not there before another takes its place: a minute where it is busy,
+some where it is away. What the sound library of one process does not find, that of another may."""
 
 
 MUTED = "the sound server has its source muted (pactl set-source-mute SOURCE 0)"

@@ -91,11 +91,12 @@ class Running:
         assert not self.thread.is_alive()
         return self.code
 
-    def failed(self) -> dict[str, Any]:
-        """The report of a failure, which ends the process."""
+    def failed(self, *, ends: bool = True) -> dict[str, Any]:
+        """The report of a failure, which mostly ends the process."""
         while "failed" not in (body := self.heard()):
             pass
-        self.thread.join(PATIENCE)
+        if ends:
+            self.thread.join(PATIENCE)
         failure: dict[str, Any] = body["failed"]
         return failure
 
@@ -406,6 +407,17 @@ def test_after_so_many_looks_another_process_shall_try() -> None:
     assert [next(iter(one)) for one in heard] == ["failed", "looking", "looking", "failed"]
     running.thread.join(PATIENCE)
     assert running.code == 74
+
+
+def test_a_process_that_waits_for_its_device_is_not_taken_for_one_that_hangs() -> None:
+    def refuse(job: Job) -> tuple[Stream, Opened]:
+        raise DeviceError(job.device, "there is none")
+
+    running = Running(refuse, lambda: 0, looks=2, reopen_ms=1500, reopen_max_ms=1500, stall_ms=100)
+    assert running.failed(ends=False)["error"] == "script: there is none"
+    heard = [running.heard(), running.heard()]
+    assert heard[0] == {"looking": 1}
+    assert heard[1]["failed"]["health"] == "no_device"  # not stalled, after ten stall times and a half
 
 
 def test_a_link_that_closes_ends_a_process_that_waits() -> None:

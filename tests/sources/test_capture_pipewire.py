@@ -229,6 +229,38 @@ def test_a_server_that_comes_back_is_found() -> None:
             successor.process.wait()
 
 
+def test_a_decode_of_two_and_a_half_seconds_costs_capture_nothing(pipewire: SoundServer, start: Start) -> None:
+    """CASES R13: ears stand still for so long; the reader empties the socket meanwhile, and every sample is there afterwards."""
+    pipewire.listen_to("mic16")
+    capture = start(channels=0)
+    opened(capture)
+    microphone = Microphone(capture.attach("lane"))
+    first = next_frame(microphone)
+    came = microphone.statistics().blocks
+    wait_for(lambda: microphone.statistics().blocks >= came + 63, "63 blocks of 40 ms that nobody reads")
+    frames = [first]
+    while frames[-1].end < first.end + 3 * RATE:
+        frames.append(next_frame(microphone))
+    assert_whole(frames)
+    statistics = microphone.statistics()
+    assert (statistics.dropped, statistics.lost) == (0, 0)
+    assert 60 < statistics.deepest < 256
+    microphone.close()
+
+
+def test_without_pactl_the_default_source_is_heard_all_the_same(pipewire: SoundServer, tmp_path: Path) -> None:
+    """CASES S7, S8: no program of a sound server is needed, only the sound library."""
+    pipewire.listen_to("mic16")
+    with starting(pipewire.env | {"PATH": str(tmp_path)}) as begin:
+        capture = begin(channels=0)
+        found = opened(capture)
+        assert (found["device"], found["host"], found["source"]) == ("pipewire", "ALSA", "")
+        assert found["why"] == "auto: the sound server's default source, of which nothing is known without pactl"
+        microphone = Microphone(capture.attach("lane"))
+        hear_tone(microphone, lambda: pipewire.play(write_tone(tmp_path / "tone.wav", 1.5, [440], 16_000), "mic16"), 440, 1.5)
+        microphone.close()
+
+
 def test_digital_silence_is_told_with_its_cause_and_left_alone(pipewire: SoundServer, start: Start, tmp_path: Path) -> None:
     """CASES H10, by a sink that nobody plays into and a source that is muted."""
     pipewire.listen_to("mic16")

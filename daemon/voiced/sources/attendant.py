@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from .servers import Server, ask, events, ours
+from .servers import Server, ask, events, ours, sockets
 from .soundcard import Opened
 
 _LOOK_AGAIN_S = 1.0
@@ -30,6 +30,7 @@ class Attendant:
         self._follows = False
         self._verifying = threading.Lock()
         self._started = False
+        self._subscribed = False
         self.muted = False
         """The server says that the source is muted: what comes from it is silence."""
 
@@ -46,6 +47,11 @@ class Attendant:
         self._stirred.clear()
         return stirred
 
+    @property
+    def told(self) -> bool:
+        """Whatever comes or goes is told: by the server, or (surroundings.py) by the file system, where there is no server."""
+        return self._subscribed or not any(path.exists() for path in sockets())
+
     def _start(self) -> None:
         if not self._started:
             self._started = True
@@ -53,9 +59,12 @@ class Attendant:
 
     def _attend(self) -> None:
         while True:
-            for _ in events():
-                self._stirred.set()
-                self._verify()
+            for kinds in events():
+                self._subscribed = True
+                if kinds:
+                    self._stirred.set()
+                    self._verify()
+            self._subscribed = False
             time.sleep(_LOOK_AGAIN_S)
 
     def _verify(self) -> None:

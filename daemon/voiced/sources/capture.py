@@ -68,6 +68,10 @@ _SLEPT_S = 0.5
 _LOOK_UP_S = 0.1
 """How often the surroundings are looked at while there is no device."""
 
+_SURE, _RARELY = 3, 8
+"""After so many looks a server that was asked to tell does so; from then on it is looked at for itself so much more rarely: a look costs
+tens of milliseconds of computing, and a machine may be without a microphone for weeks."""
+
 Opener = Callable[[Job], tuple[Stream, Opened]]
 
 
@@ -114,7 +118,7 @@ class Capture:
         self._lanes: dict[str, _Lane] = {}
         self._ended = os.eventfd(0, os.EFD_CLOEXEC)  # the device's thread has failed
         self._code = 0
-        self._reads = self._looks = 0
+        self._reads = self._looks = self._waits = 0
         self._name = ""  # of the device, as it was asked for and then as it is
         self._opened = False
 
@@ -141,8 +145,8 @@ class Capture:
                 return self._code
             if ready:
                 self._obey()
-            elif self._reads + self._looks != seen:
-                seen, quiet = self._reads + self._looks, 0
+            elif (signs := self._reads + self._looks + self._waits) != seen:
+                seen, quiet = signs, 0
             else:
                 quiet += 1
                 if self._opened and not self._reads and not told and quiet >= _LATE * _TICKS:
@@ -205,6 +209,7 @@ class Capture:
             try:
                 return self._opener(job)
             except DeviceError as error:
+                there = isinstance(error.__cause__, OSError)  # it refuses: nobody tells when it does no more
                 self._looks += 1
                 if self._looks >= job.looks:
                     raise
@@ -212,10 +217,14 @@ class Capture:
                     told = str(error)
                     self._tell(error)
                 self._link.send({"looking": self._looks})
-            self._wait(min(job.reopen_ms << min(self._looks - 1, 16), job.reopen_max_ms) / 1000, surroundings)
+            pause_ms = min(job.reopen_ms << min(self._looks - 1, 16), job.reopen_max_ms)
+            if self._looks > _SURE and self._attendant.told and not there:
+                pause_ms *= _RARELY
+            self._wait(pause_ms / 1000, surroundings)
 
     def _wait(self, seconds: float, surroundings: Surroundings) -> None:
         for _ in range(max(1, round(seconds / _LOOK_UP_S))):
+            self._waits += 1
             if self._attendant.wait(_LOOK_UP_S) or surroundings.changed():
                 self._attendant.wait(_LOOK_UP_S)  # what comes is seldom whole at once
                 return

@@ -41,6 +41,12 @@ class PacedFile:
         self._began_ns = time.monotonic_ns()
         self._over: EOFError | InputError = EOFError()
 
+    @property
+    def form(self) -> str:
+        """Format, rate and channels of the file, in words."""
+        note = self._source.note()
+        return f"{note.format}, {note.rate} Hz, {note.channels} channel{'s' * (note.channels != 1)}"
+
     def read(self, timeout: float = 0.0) -> AudioFrame:
         """The next block, when it is due, which no `timeout` changes. Its `arrived_ns` is when it was due: of who takes it late, the
         lateness is seen."""
@@ -48,12 +54,12 @@ class PacedFile:
         frame = self._next()
         if frame is None:
             self._least = self._least or self._end + to_samples(TAIL_MS)
-            if self._end >= self._least and self._idle():
-                raise self._over
             frame = AudioFrame(self._end, np.zeros(self._block, np.int16))
-        self._end = frame.end
         due_ns = self._began_ns + (frame.end - self._first) * 1_000_000_000 // RATE
         time.sleep(max(0, due_ns - time.monotonic_ns()) / 1e9)
+        if self._least and self._end >= self._least and self._idle():  # asked when there was time to take what came before
+            raise self._over
+        self._end = frame.end
         return AudioFrame(frame.first, frame.samples, 0, due_ns)
 
     def close(self) -> None:

@@ -81,7 +81,8 @@ def ours() -> str | None:
 
 
 def events() -> Iterator[frozenset[str]]:
-    """What something has happened to (source, source-output, server), whatever waits at once; ends with the server. Blocks."""
+    """What something has happened to (source, source-output, server), whatever waits at once, and nothing of that as soon as the server
+    was asked to tell; ends with the server. Blocks."""
     if not _reachable():
         return
     # the kernel ends it with us: it would else notice at the next event only
