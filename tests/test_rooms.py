@@ -22,6 +22,7 @@ ORDER = """
 __main__
 api
 daemon files
+results
 command
 terminal
 bus
@@ -49,7 +50,7 @@ endpoint wording states
 diagnosis
 soundcheck segments
 placement preflight
-desk
+desk folder
 receipts
 plain
 events

@@ -93,6 +93,12 @@ def test_the_k3_file_is_right_everywhere() -> None:
     assert len(read.placement.second_pass_ai_cores) == read.second_pass.threads
 
 
+def test_the_file_for_folders_is_the_vendors_defaults() -> None:
+    read = settingsfile.read(ROOT / "config/k3-streams.yaml")
+    assert (read.endpoint.profile, read.endpoint.silence_ms, read.endpoint.too_long_ms) == ("k3", 500, 10_000)
+    assert (read.second_pass.lead_pad_ms, read.second_pass.tail_pad_ms) == (100, 100)
+
+
 def test_importing_settings_imports_nothing_heavy() -> None:
     script = "import sys, voiced.settings; print(sorted({'yaml', 'numpy', 'onnxruntime', 'asyncio'} & set(sys.modules)))"
     env = os.environ | {"PYTHONPATH": str(ROOT / "daemon")}

@@ -3,6 +3,7 @@
     voiced [--config F] [--system|--session|--bus ADDRESS] [--board k3] [--show]     the daemon
     voiced --check-config F [--board k3]                                             reads the settings and says what is wrong
     voiced --input F… [--pace max|realtime] [--json]                                 files through the whole pipeline
+    voiced --lanes N --input-dir D --results D [--headless] [--verbose]              a folder as N lanes, results as files
     voiced --demo [--json]                                                           the recording that comes with it, live
     voiced :ROLE FD                                                                  a process of ours, started by the main one
 
@@ -14,12 +15,14 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from . import __version__
 from .command import run_command
 from .errors import InternalError, UsageError
 
+LANES_LIMIT = 8
 SAMPLE = Path(__file__).parent / "data" / "sample.flac"
 
 
@@ -97,8 +100,13 @@ def parser() -> argparse.ArgumentParser:
     what.add_argument("--input", metavar="FILE", nargs="+", help="hear these files instead of a microphone, then exit")
     what.add_argument("--demo", action="store_true", help="hear the recording that comes with voiced, at the pace of speech, then exit")
     what.add_argument("--show", action="store_true", help="the daemon, and on this terminal what it hears")
+    what.add_argument("--input-dir", metavar="DIR", type=Path, help="hear a folder of recordings in several lanes at once")
+    top.add_argument("--lanes", metavar="N", type=int, help="with --input-dir: how many lanes, 1 to 8")
+    top.add_argument("--results", metavar="DIR", type=Path, help="with --input-dir: new folder for texts, model outputs and metrics")
+    top.add_argument("--headless", action="store_true", help="with --input-dir: show nothing of what is heard")
+    top.add_argument("--verbose", action="store_true", help="with --input-dir: metrics in detail, too")
     top.add_argument("--pace", choices=("max", "realtime"), help="with --input: as fast as it goes (max, the default), or as it was spoken")
-    top.add_argument("--json", action="store_true", help="with --input, --demo or --show: one JSON object a line")
+    top.add_argument("--json", action="store_true", help="with --input, --input-dir, --demo or --show: one JSON object a line")
     return top
 
 
@@ -108,8 +116,14 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     options = top.parse_args(arguments)
     if options.pace and not options.input:
         top.error("--pace goes with --input")
-    if options.json and not (options.input or options.demo or options.show):
-        top.error("--json goes with --input, --demo or --show")
+    if options.json and not (options.input or options.input_dir or options.demo or options.show):
+        top.error("--json goes with --input, --input-dir, --demo or --show")
+    if options.input_dir and not (options.lanes and options.results):
+        top.error("--input-dir wants --lanes N and --results DIR")
+    if not options.input_dir and (options.lanes is not None or options.results or options.headless or options.verbose):
+        top.error("--lanes, --results, --headless and --verbose go with --input-dir")
+    if options.lanes is not None and not 1 <= options.lanes <= LANES_LIMIT:
+        top.error(f"--lanes must be 1 to {LANES_LIMIT}; got {options.lanes}")
     return options
 
 
@@ -129,8 +143,17 @@ def run(options: argparse.Namespace) -> int:
         from .files import hear_files
 
         return hear_files(settings, options.input, as_json=options.json)
-    from .daemon import run_daemon
+    from .daemon import Job, run_daemon
 
+    if options.input_dir:
+        from .folder import Folder
+        from .results import Results
+
+        folder = Folder(options.input_dir, options.lanes)
+        if folder.left_out:
+            print(f"voiced: {options.input_dir}: no audio by their names, and not heard: {', '.join(folder.left_out)}", file=sys.stderr)
+        settings = replace(settings, lanes=folder.lanes)
+        return run_daemon(settings, options, (), Job(folder, Results(options.results, settings, folder, verbose=options.verbose)))
     files = [SAMPLE] if options.demo else [Path(file) for file in options.input or ()]
     return run_daemon(settings, options, files)
 

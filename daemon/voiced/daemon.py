@@ -14,7 +14,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +24,11 @@ from .bus.private import find_bus, start_private_bus
 from .bus.service import Service
 from .desk import News, PlacementRow, Published, Reloaded
 from .errors import BusError, ConfigError, InputError, InternalError, UsageError, VoicedError
+from .folder import Folder
 from .journal import is_journal
 from .knobs import fits, rows
 from .lifeline import Lifeline
+from .results import Results
 from .runtime_dir import runtime_directory
 from .settings import BusSettings, LaneSettings, Settings
 from .settingsfile import find_config, read
@@ -42,9 +44,18 @@ BUS_PATIENCE_S = 60.0
 """A service may be begun before its bus; somebody at a terminal is told at once that there is none."""
 
 
-def run_daemon(settings: Settings, options: argparse.Namespace, files: Sequence[Path]) -> int:
-    """Runs until it is told to end, or until `files` (each a lane of its own, at the pace of speech) have come to theirs."""
-    lanes = file_lanes(files, demo=options.demo) if files else ()
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A folder to hear, and where it goes."""
+
+    folder: Folder
+    results: Results
+
+
+def run_daemon(settings: Settings, options: argparse.Namespace, files: Sequence[Path], job: Job | None = None) -> int:
+    """Runs until it is told to end, or until `files` (each a lane of its own, at the pace of speech), or those of the job, have come to
+    theirs."""
+    lanes = job.folder.lanes if job else file_lanes(files, demo=options.demo) if files else ()
 
     def hearing(settings: Settings) -> Settings:
         return replace(settings, lanes=lanes) if lanes else settings
@@ -53,10 +64,10 @@ def run_daemon(settings: Settings, options: argparse.Namespace, files: Sequence[
         return hearing(read(find_config(options.config), options.board or "", (unspellable,)))
 
     settings = hearing(settings)
-    start_log(settings.log.level, terminal=bool(files) or options.show)
+    start_log(settings.log.level, terminal=bool(lanes) or options.show)
     row = placement.pin("bus", settings.placement.bus, process="main")
     with runtime_directory() as directory:
-        return asyncio.run(_run(settings, reread, options, directory, row, bool(files)))
+        return asyncio.run(_run(settings, reread, options, directory, row, bool(lanes), job))
 
 
 def file_lanes(files: Sequence[Path], *, demo: bool = False) -> tuple[LaneSettings, ...]:
@@ -82,8 +93,13 @@ async def _run(
     directory: Path,
     row: PlacementRow,
     until_files_end: bool,
+    job: Job | None,
 ) -> int:
-    supervisor = Supervisor(settings, directory, version=__version__, row=row, read=reread, ids=TurnIds(state_folder(os.environ)))
+    ids, feed = TurnIds(state_folder(os.environ)), job.folder if job else None
+    supervisor = Supervisor(settings, directory, version=__version__, row=row, read=reread, ids=ids, feed=feed)
+    if job:
+        job.results.follow(supervisor.desk.turn)
+        supervisor.desk.listen(job.results.news)
     lifeline = Lifeline(Notifier(), lambda: supervisor.snapshot().lanes, supervisor.deaf)
     supervisor.desk.listen(lifeline.news)
     supervisor.desk.listen(_heed_level(supervisor, terminal=until_files_end or options.show))
@@ -91,7 +107,7 @@ async def _run(
     told = asyncio.Event()
     printer = None
     async with contextlib.AsyncExitStack() as stack:
-        if until_files_end or options.show:
+        if (until_files_end or options.show) and not options.headless:
             several = len(settings.lanes) > 1
             printer = Printer(own_output(), as_json=options.json, several=several, on_end=lambda: loop.call_soon_threadsafe(told.set))
             stack.callback(_close, printer)
@@ -119,6 +135,9 @@ async def _run(
             ended = asyncio.ensure_future(supervisor.ended())
             await _first(told.wait(), ended)
             if not ended.cancelled():
+                if job:
+                    summary = await asyncio.to_thread(job.results.finish, supervisor.snapshot().statistics)
+                    print(summary, file=sys.stderr, flush=True)
                 return ended.result()
         if serving and serving.done():  # it serves until it is cancelled
             serving.result()

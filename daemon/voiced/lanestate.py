@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from .children import Backoff, Child
 from .desk import LaneView, PlacementRow
@@ -29,6 +29,20 @@ ABSENT = ("no_device", "stalled", "clock_mismatch")
 
 HEARING = ("ok", "overloaded", "digital_silence")
 """Healths of a lane that hears."""
+
+
+OWN_SOURCES = ("file:", "loop:", "tcp:", "unix:")
+"""Beginnings of sources that a lane opens by itself; the others are sound devices."""
+
+
+class Feed(Protocol):
+    """What lanes hear that hear one file after the other."""
+
+    def next(self, lane: str, position: int) -> str:
+        """A lane's source from this position on; "" where nothing is left."""
+
+    def opened(self, form: str) -> None:
+        """A file has been, and is of this form."""
 
 
 @dataclass(slots=True)

@@ -79,7 +79,7 @@ class Step(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Rewriting:
-    """A step of a request, by CLOCK_MONOTONIC. `compute_ms` once it is done; `failure`: why it has no answer."""
+    """A step of a request, by CLOCK_MONOTONIC. `compute_ms` once it is done; `failure`: why it has no answer; `samples` of its sound."""
 
     turn: int
     attempt: int
@@ -87,6 +87,7 @@ class Rewriting:
     at_ns: int
     compute_ms: float = 0.0
     failure: str = ""
+    samples: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +110,8 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One request for the second pass. The times are clock times; `queue_ms` it waited for its turn, `compute_ms` it took."""
+    """One request for the second pass. The times are clock times; `queue_ms` it waited for its turn, `compute_ms` it took for
+    `samples` of sound (0: not known)."""
 
     attempt: int
     sample: int | None
@@ -120,6 +122,7 @@ class Attempt:
     queue_ms: float | None = None
     compute_ms: float = 0.0
     wasted: bool = False
+    samples: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,6 +314,7 @@ def _attempt(number: int, sample: int | None, steps: Mapping[Step, Rewriting], f
         (started.at_ns - queued.at_ns) / 1e6 if queued and started else None,
         compute_ms,
         wasted,
+        queued.samples if queued else 0,
     )
 
 

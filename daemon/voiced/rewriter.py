@@ -147,7 +147,8 @@ class Rewriter:
         return {**counts, "second_pass_wasted_s": round(self._wasted_ms / 1000, 3), "second_pass_waiting": len(self._waiting)}
 
     def _step(self, request: Request, step: Step, compute_ms: float = 0.0, failure: str = "") -> None:
-        self._note(Rewriting(request.turn, request.attempt, step, time.monotonic_ns(), compute_ms, failure))
+        samples = os.fstat(request.fd).st_size // 2 if step is Step.QUEUED else 0
+        self._note(Rewriting(request.turn, request.attempt, step, time.monotonic_ns(), compute_ms, failure, samples))
 
     def _waste(self, answer: Rewritten) -> None:
         self._counts["wasted"] += 1

@@ -178,7 +178,7 @@ class Lane:
                 # a file is over, or a capture process has gone: the microphone goes on when it gets the next one's socket
                 self._heard.put(AudioLost(self._position))
                 if isinstance(source, PacedFile):
-                    self._link.send({"ended": True})
+                    self._link.send({"ended": True, "position": self._position})
                     source = None
                 continue
             except InputError as error:
@@ -209,13 +209,15 @@ class Lane:
         if kind in ("tcp", "unix"):
             return PcmSocket(wanted, self._position, self._settings.capture)
         try:
-            return PacedFile(Path(path), self._position, self._settings.capture.block_ms, self._idle, again=kind == "loop")
+            opened = PacedFile(Path(path), self._position, self._settings.capture.block_ms, self._idle, again=kind == "loop")
         except InputError as error:
             self._refuse(error)
             return None
+        self._link.send({"opened": opened.form})
+        return opened
 
     def _refuse(self, error: InputError) -> None:
-        self._link.send({"refused": str(error), "exit": error.exit_code})
+        self._link.send({"refused": str(error), "exit": error.exit_code, "position": self._position})
 
     def _hand_over(self, heard: Heard) -> None:
         try:

@@ -14,6 +14,7 @@ import logging
 import os
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -27,7 +28,7 @@ from .events import CloseReason, Event, Rewritten, Wake
 from .fairqueue import Request
 from .frontdesk import FrontDesk
 from .hearing import Hearing, Verdict
-from .lanestate import LaneState
+from .lanestate import OWN_SOURCES, Feed, LaneState
 from .ledger import Ledger
 from .plain import decode, encode
 from .probe import probe
@@ -60,9 +61,6 @@ ADOPT_SECONDS = 10.0
 
 SECOND_PASS = "second-pass"
 
-OWN_SOURCES = ("file:", "loop:", "tcp:", "unix:")
-"""Beginnings of sources that a lane opens by itself; the others are sound devices."""
-
 
 class Supervisor:
     """All of it runs in one event loop; `start` makes the processes, `close` ends them.
@@ -71,12 +69,21 @@ class Supervisor:
     row   where the main process itself runs
     ids   where turn ids begin
     read  reads the settings file anew, for a reload, in another thread; raises ConfigError
+    feed  what a lane hears when its file is over
     """
 
     def __init__(
-        self, settings: Settings, runtime_dir: Path, *, version: str, row: PlacementRow, read: Callable[[], Settings], ids: TurnIds
+        self,
+        settings: Settings,
+        runtime_dir: Path,
+        *,
+        version: str,
+        row: PlacementRow,
+        read: Callable[[], Settings],
+        ids: TurnIds,
+        feed: Feed | None = None,
     ) -> None:
-        self._version, self._row, self._ids = version, row, ids
+        self._version, self._row, self._ids, self._feed = version, row, ids, feed
         self._revision = 0
         patience_s = settings.capture.stall_ms / 1000 + DEAF_SECONDS
         self._lanes = {
@@ -210,13 +217,16 @@ class Supervisor:
             case {"away": line, "health": health}:
                 log.warning("lane %s: %s", child.name, line)
                 lane.source_health, lane.reason = health, line
+                lane.hearing.stop()
                 self._publisher.tell_lane(lane)
-            case {"ended": True}:
-                self._source_ended(lane)
-            case {"refused": line, "exit": code}:
+            case {"opened": form} if self._feed:
+                self._feed.opened(form)
+            case {"ended": True, "position": position}:
+                self._source_ended(lane, position)
+            case {"refused": line, "exit": code, "position": position}:
                 log.error("%s", line)
                 self._exit_code, lane.reason = code, line
-                self._source_ended(lane)
+                self._source_ended(lane, position)
             case {"failed": line, "exit": code}:
                 self._child_failed(child, line, code)
             case {"chose": line} if line:
@@ -305,8 +315,13 @@ class Supervisor:
             self._captures.attach(lane.settings)
         self._publisher.tell_lane(lane)
 
-    def _source_ended(self, lane: LaneState) -> None:
+    def _source_ended(self, lane: LaneState, position: int) -> None:
         """A lane's file is over, or is none."""
+        lane.hearing.stop()
+        if self._feed and (following := self._feed.next(lane.settings.name, position)):
+            lane.settings = replace(lane.settings, source=following)
+            self._give_source(lane)
+            return
         lane.ended, lane.source_health = True, "no_device"
         self._publisher.tell_lane(lane)
         if all(other.ended for other in self._lanes.values()):

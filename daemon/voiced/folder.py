@@ -1,0 +1,63 @@
+"""A folder of recordings as lanes: which files there are, which lane hears which, and where each begins.
+
+What lives here: names and positions. What must not: sound, processes, results (results.py).
+
+The files are dealt out in the order of their names, one to each lane and then again; a lane hears its own one after the other, at the pace
+of speech, and needs no phrase. Files of different rates and forms are converted, each for itself, and it is said that they differ.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from pathlib import Path
+
+from .errors import InputError
+from .knobs import fits, rows
+from .settings import LaneSettings
+
+SUFFIXES = (".wav", ".flac", ".ogg", ".oga", ".opus", ".mp3", ".aiff", ".aif", ".au", ".caf", ".w64")
+"""By its name a file is taken for audio; whether it is, is seen when it is opened."""
+
+
+class Folder:
+    """Runs in main's loop. `lanes` are their settings, `left_out` the names of what is no audio by its name, `formats` what was heard.
+
+    Raises InputError where there is nothing to hear, or a name that no setting can have.
+    """
+
+    def __init__(self, directory: Path, lanes: int) -> None:
+        try:
+            found = sorted(path.absolute() for path in directory.iterdir() if path.is_file())
+        except OSError as error:
+            raise InputError(str(directory), f"cannot be read: {error.strerror}", "name a folder of recordings") from None
+        self.files = [path for path in found if path.suffix.lower() in SUFFIXES]
+        self.left_out = [path.name for path in found if path not in self.files]
+        if not self.files:
+            held = f"{len(found)} files, none of them audio by its name" if found else "no files"
+            raise InputError(str(directory), f"has nothing to hear: {held}", f"audio is {' '.join(SUFFIXES)}")
+        self.formats: Counter[str] = Counter()
+        self._coming = {f"lane{number}": deque(self.files[number - 1 :: lanes]) for number in range(1, min(lanes, len(self.files)) + 1)}
+        self._playing = {lane: (self._take(lane), 0) for lane in self._coming}
+        self.lanes = tuple(LaneSettings(lane, f"file:{path}", listen="always") for lane, (path, _) in self._playing.items())
+
+    def _take(self, lane: str) -> Path:
+        path = self._coming[lane].popleft()
+        if not fits(rows(LaneSettings)["source"], f"file:{path}"):
+            raise InputError(ascii(str(path)), "a file's path must be printable text of some length", "rename it")
+        return path
+
+    def next(self, lane: str, position: int) -> str:
+        """What the lane hears from this position on, as a source; "" where nothing is left."""
+        if not self._coming[lane]:
+            return ""
+        path = self._take(lane)
+        self._playing[lane] = (path, position)
+        return f"file:{path}"
+
+    def opened(self, form: str) -> None:
+        """Of a file: its format, rate and channels."""
+        self.formats[form] += 1
+
+    def playing(self, lane: str) -> tuple[Path, int]:
+        """The file that the lane hears or heard last, and the position of its first sample."""
+        return self._playing[lane]

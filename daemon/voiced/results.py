@@ -1,0 +1,212 @@
+"""What a folder of recordings gave, as files: texts, what each model said and took, and how that compares with what the vendor aims at.
+
+What lives here: `results/lane<N>.txt` (a line an utterance), `model_outputs/lane<N>.jsonl` (a line a model and utterance: model, audio_s,
+compute_ms, rtf, lane, utterance, result, and where it was said), `config.json`, `metrics.json`. What must not: how anything is heard.
+
+A thread of its own writes: a slow disk keeps no lane waiting. Its queue is bounded; what does not fit is counted, and told in metrics.json.
+"""
+
+from __future__ import annotations
+
+import json
+import queue
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TextIO
+
+from .desk import News, Published
+from .errors import OutputError, UsageError
+from .events import Final, TextSource, TurnClosed
+from .folder import Folder
+from .receipts import Receipt
+from .settings import Settings, roles, to_plain
+from .statistics import percentile
+from .units import RATE
+
+WAITING = 1000
+"""Lines that may wait for the disk: some minutes of eight lanes."""
+
+FLUSH_SECONDS = 10.0
+"""What still waits at the end has so long to be written."""
+
+TARGETS = {"frame_latency_ms": 50.0, "second_pass_rtf": 0.4}
+"""What the vendor's Multi-Stream ASR application for the K3 aims at: the mean time from a frame's arrival to its end in the online model,
+and the real-time factor of the offline model. Aims, not results: it publishes none."""
+
+
+class Results:
+    """`news` is called in main's loop, the others before and after it. Raises OutputError where the folder cannot be made, UsageError
+    where it has results already."""
+
+    def __init__(self, directory: Path, settings: Settings, folder: Folder, *, verbose: bool = False) -> None:
+        self._directory, self._folder, self._verbose = directory, folder, verbose
+        self._models = roles(settings)
+        self._began = time.monotonic()
+        self._final: dict[int, Final] = {}
+        self._utterances = dict.fromkeys((lane.name for lane in folder.lanes), 0)
+        self._rtf: dict[str, list[float]] = {"first_pass": [], "second_pass": []}
+        self._audio_s = 0.0
+        self._receipt: Callable[[int], Receipt]
+        self.lost = 0
+        self._error: OSError | None = None
+        self._lines: queue.Queue[tuple[str, str] | None] = queue.Queue(WAITING)
+        if (directory / "config.json").exists():
+            raise UsageError("--results", f"{directory} has results already", "name another folder")
+        config = {"settings": to_plain(settings), "files": {lane.name: [] for lane in folder.lanes}}
+        for number, path in enumerate(folder.files):
+            config["files"][f"lane{number % len(folder.lanes) + 1}"].append(str(path))
+        try:
+            for name in ("results", "model_outputs"):
+                (directory / name).mkdir(parents=True, exist_ok=True)
+            for lane in self._utterances:  # also of a lane in which nobody speaks
+                (directory / "results" / f"{lane}.txt").touch()
+                (directory / "model_outputs" / f"{lane}.jsonl").touch()
+            _write(directory / "config.json", config)
+        except OSError as error:
+            raise OutputError(str(directory), f"cannot be written: {error.strerror}", "name another folder") from None
+        self._thread = threading.Thread(target=self._run, name="results", daemon=True)
+        self._thread.start()
+
+    def follow(self, receipt: Callable[[int], Receipt]) -> None:
+        """`receipt` gives that of a turn that is over."""
+        self._receipt = receipt
+
+    def news(self, item: News) -> None:
+        if not isinstance(item, Published):
+            return
+        if isinstance(item.event, Final):
+            self._final[item.event.turn] = item.event
+        elif isinstance(item.event, TurnClosed) and (final := self._final.pop(item.event.turn, None)) and final.text:
+            self._utterance(item.lane, final, self._receipt(item.event.turn))
+
+    def _utterance(self, lane: str, final: Final, receipt: Receipt) -> None:
+        self._utterances[lane] += 1
+        file, began = self._folder.playing(lane)
+        said = {
+            "lane": lane,
+            "utterance": self._utterances[lane],
+            "file": file.name,
+            "first_s": round((receipt.first - began) / RATE, 3),
+            "last_s": round((receipt.last - began) / RATE, 3),
+        }
+        length = receipt.last - receipt.first
+        outputs = [("first_pass", self._models["transducer"], length, final.measured.get("transducer_ms", 0.0), final.first_pass)]
+        for attempt in receipt.attempts:
+            if attempt.attempt == final.attempt and attempt.samples:
+                outputs.append(("second_pass", self._models["second pass"], attempt.samples, attempt.compute_ms, final.second_pass))
+        self._put(f"results/{lane}.txt", final.text)
+        for role, model, samples, compute_ms, result in outputs:
+            rtf = compute_ms / 1000 * RATE / samples
+            self._rtf[role].append(rtf)
+            used = (role == "second_pass") == (final.source is TextSource.SECOND_PASS)
+            line = {"model": model, "role": role, "audio_s": round(samples / RATE, 3), "compute_ms": compute_ms, "rtf": round(rtf, 4)}
+            self._put(f"model_outputs/{lane}.jsonl", json.dumps(line | said | {"result": result, "used": used}, ensure_ascii=False))
+
+    def _put(self, name: str, line: str) -> None:
+        try:
+            self._lines.put_nowait((name, line))
+        except queue.Full:
+            self.lost += 1
+
+    def _run(self) -> None:
+        files: dict[str, TextIO] = {}
+        try:
+            while (item := self._lines.get()) is not None:
+                name, line = item
+                if name not in files:
+                    files[name] = (self._directory / name).open("a", encoding="utf-8")
+                files[name].write(line + "\n")
+                files[name].flush()
+        except OSError as error:
+            self._error = error
+        finally:
+            for file in files.values():
+                try:
+                    file.close()
+                except OSError as error:
+                    self._error = self._error or error
+
+    # ── the end ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def finish(self, statistics: Mapping[str, float]) -> str:
+        """Writes what is left, and the metrics; a table for whoever waits. OutputError where something could not be written."""
+        took_s = time.monotonic() - self._began
+        metrics = self._metrics(statistics, took_s)
+        try:
+            self._lines.put(None, timeout=FLUSH_SECONDS)
+        except queue.Full:
+            pass  # it stands still: told below
+        self._thread.join(FLUSH_SECONDS)
+        lost = self.lost + self._lines.qsize()
+        try:
+            if self._error:
+                raise self._error
+            _write(self._directory / "metrics.json", metrics | {"lines_lost": lost})
+        except OSError as error:
+            raise OutputError(str(self._directory), f"cannot be written: {error.strerror}", "make room") from None
+        if lost:
+            raise OutputError(str(self._directory), f"{lost} lines could not be written in time", "name a faster disk")
+        return _table(metrics)
+
+    def _metrics(self, statistics: Mapping[str, float], took_s: float) -> dict[str, Any]:
+        lanes = list(self._utterances)
+        heard_s = [statistics.get(f"{lane}.position", 0) / RATE for lane in lanes]
+        counts = [statistics.get(f"{lane}.scribe_late_count", 0) for lane in lanes]
+        late = [statistics.get(f"{lane}.scribe_late_mean_ms", 0.0) for lane in lanes]
+        frames = sum(counts)
+        ours = {
+            "frame_latency_ms": sum(count * mean for count, mean in zip(counts, late, strict=True)) / frames if frames else None,
+            "second_pass_rtf": _mean(self._rtf["second_pass"]),
+        }
+        metrics: dict[str, Any] = {
+            "lanes": len(lanes),
+            "files": sum(self._folder.formats.values()),
+            "formats": dict(self._folder.formats),
+            "audio_s": round(sum(heard_s), 2),
+            "took_s": round(took_s, 2),
+            "utterances": sum(self._utterances.values()),
+            **{name: value if value is None else round(value, 4) for name, value in ours.items()},
+            "first_pass_rtf": _round(_mean(self._rtf["first_pass"])),
+            "targets": TARGETS,
+            "met": {name: None if (value := ours[name]) is None else value <= target for name, target in TARGETS.items()},
+            "second_pass_refused": int(statistics.get("second_pass_refused", 0)),
+            "lane_restarts": int(statistics.get("lane_restarts", 0)),
+            "samples_lost": int(sum(statistics.get(f"{lane}.samples_lost", 0) for lane in lanes)),
+        }
+        if self._verbose:
+            spread = {f"{role}_rtf": _percentiles(values) for role, values in self._rtf.items() if values}
+            metrics["metrics_detail"] = {"utterances": self._utterances, **spread, "statistics": dict(statistics)}
+        return metrics
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None
+
+
+def _round(value: float | None) -> float | None:
+    return value if value is None else round(value, 4)
+
+
+def _percentiles(values: Sequence[float]) -> dict[str, float]:
+    return {f"p{percent}": round(percentile(values, percent), 4) for percent in (50, 90, 95, 99)}
+
+
+def _write(path: Path, plain: Mapping[str, Any]) -> None:
+    """Whole or not at all."""
+    beside = path.with_suffix(".new")
+    beside.write_text(json.dumps(plain, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    beside.replace(path)
+
+
+def _table(metrics: Mapping[str, Any]) -> str:
+    """What was heard, and the vendor's aims beside ours."""
+    lines = [f"{metrics['files']} files in {metrics['lanes']} lanes: {metrics['audio_s']} s of sound, {metrics['utterances']} utterances"]
+    if len(metrics["formats"]) > 1:
+        kinds = "; ".join(f"{count} of {form}" for form, count in metrics["formats"].items())
+        lines.append(f"mixed formats, each converted to mono at 16 kHz: {kinds}")
+    for name, title in (("frame_latency_ms", "frame latency, mean (ms)"), ("second_pass_rtf", "second pass, real-time factor")):
+        ours = metrics[name]
+        lines.append(f"{title:<32}{'—' if ours is None else f'{ours:.3g}':>8}   K3 application's aim ≤ {metrics['targets'][name]:g}")
+    return "\n".join(lines)
