@@ -147,7 +147,7 @@ def test_it_comes_works_is_renewed_and_goes(system: Debian) -> None:
     assert done.returncode == 1, done.stderr
     assert "voiced-setup" in done.stdout
 
-    done = system("voiced-setup")
+    done = system("umask 077; voiced-setup")
     if done.returncode == 75:
         pytest.skip(f"no package index: {done.stderr}")
     assert done.returncode == 0, done.stderr
@@ -156,6 +156,8 @@ def test_it_comes_works_is_renewed_and_goes(system: Debian) -> None:
     assert done.returncode == 0, done.stderr
     assert "Turn on the lights in the kitchen." in done.stdout
     assert system("ls -d /var/lib/voiced-setup/models/silero-vad").returncode == 0
+    done = system("cd / && HOME=/ setpriv --reuid=voiced --regid=voiced --init-groups voiced --input /sample.flac --json")
+    assert "Turn on the lights in the kitchen." in done.stdout, f"the unit's own user: {done.stderr}"
 
     system("echo '# mine' >>/etc/voiced/voiced.yaml")
     done = system(f"dpkg -i /voiced_{__version__}+1_all.deb")

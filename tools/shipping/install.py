@@ -69,6 +69,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def run(options: argparse.Namespace) -> int:
+    os.umask(0o022)  # the daemon's own user must be able to read what root makes here
     places = Places(options.prefix, whole_machine=os.geteuid() == 0 or options.root != ROOT)
     record_path = places.top / "installed.json"
     record = Record.read(under(options.root, record_path))

@@ -51,6 +51,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def run(options: argparse.Namespace, top: Path) -> int:
+    os.umask(0o022)  # the daemon's own user must be able to read what root makes here
     place = Place(top, top)
     if not (top / "requirements.txt").is_file():
         raise UsageError(str(top), "is a checkout, not an installed voiced", "tools/run makes a checkout's environment")
