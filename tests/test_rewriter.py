@@ -7,9 +7,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from voiced import rewriter, wire
 from voiced.events import Rewritten
-from voiced.fairqueue import Request
+from voiced.fairqueue import FairQueue, Request
 from voiced.plain import encode
 from voiced.rewriter import Rewriter
 from voiced.settings import SecondPassSettings
@@ -49,7 +51,7 @@ class World:
             {}, settings, lambda lane, answer: self.answers.append((lane, answer)), lambda *_: None, lambda _, call: self.later.append(call)
         )
         self.rewriter.start()
-        self.process.say({"ready": []})
+        self.process.say({"ready": [], "width": 1})
 
     def _child(self, *arguments: Any) -> Process:
         self.processes.append(Process(*arguments))
@@ -167,7 +169,7 @@ def test_a_death_costs_the_running_request_alone(world: World) -> None:
     world.process.kill()
     assert world.told() == [("a", 1, 1, "", "the second pass died")]
     world.later[-1]()  # its successor
-    world.process.say({"ready": []})
+    world.process.say({"ready": [], "width": 1})
     world.answer("heard")
     assert world.told()[-1] == ("b", 2, 1, "heard", "")
     assert world.count("restarts") == 1
@@ -179,7 +181,7 @@ def test_a_process_that_hangs_is_ended_and_the_next_is_asked(world: World) -> No
     world.later[0]()  # so long after the deadline
     assert world.told() == [("a", 1, 1, "", "the second pass died")]
     world.later[-1]()
-    world.process.say({"ready": []})
+    world.process.say({"ready": [], "width": 1})
     assert world.given() == [("b", 2, 1)]
 
 
@@ -192,3 +194,38 @@ def test_a_lane_that_is_gone_gets_no_answer(world: World) -> None:
     world.answer()
     assert [one[:2] for one in world.told()] == [("b", 3)]
     assert world.count("wasted") == 1
+
+
+def test_a_server_is_asked_as_many_at_once_as_it_has_slots_and_answers_as_it_likes(world: World) -> None:
+    world.process.say({"ready": [], "width": 2})
+    for lane, turn in (("a", 1), ("b", 2), ("c", 3)):
+        world.ask(lane, turn)
+    assert world.given() == [("a", 1, 1), ("b", 2, 1)]
+    world.process.say({"rewritten": encode(Rewritten(200, 2, 1, "second")), "lane": "b"})
+    assert world.told() == [("b", 2, 1, "second", "")]
+    assert world.given()[-1] == ("c", 3, 1)
+    world.rewriter.drop("a", 1, 1)
+    world.process.say({"rewritten": encode(Rewritten(100, 1, 1, "first", compute_ms=30.0)), "lane": "a"})
+    assert [one[:2] for one in world.told()] == [("b", 2)]  # nobody waited for it
+    world.ask("a", 4)
+    world.process.kill()
+    assert sorted(one[0] for one in world.told() if one[4] == "the second pass died") == ["a", "c"]
+
+
+@given(st.lists(st.sampled_from("abcdefgh"), min_size=20, max_size=200), st.integers(2, 8))
+def test_no_lane_waits_twice_as_long_as_another(asks: list[str], lanes: int) -> None:
+    """Of lanes that always have something to ask, whoever asks more: of so many answers as there are lanes each has one."""
+    names = "abcdefgh"[:lanes]
+    queue = FairQueue()
+    served: list[str] = []
+    for number, lane in enumerate(asks):
+        for name in names:  # each always waits
+            if not queue.has(name):
+                queue.put(Request(name, number, 1, 0, -1))
+        if lane in names:
+            queue.put(Request(lane, number, 2, 0, -1))  # and one of them asks anew
+        taken = queue.take()
+        assert taken
+        served.append(taken.lane)
+    for at in range(len(served) - lanes + 1):
+        assert len(set(served[at : at + lanes])) == lanes

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from .audio import Ring, Samples
 from .ears import VAD_HOP, WAKE_HOP, Ears, Spotting
 from .endpoint import Endpointer
-from .errors import ModelError
+from .errors import ModelError, VoicedError
 from .events import DropRewrite, Rewrite, Rewritten
 from .models import Library, Model
 from .phrases import PhraseSettings, WakeSettings, heads, texts
@@ -29,6 +29,7 @@ from .stages.acoustic import AcousticModel
 from .stages.approach import Approach
 from .stages.gate import Gate
 from .stages.keywords import Keywords, TextPhrase
+from .stages.llama_server import LlamaServer
 from .stages.phrase import PhraseVerifier, Wanted
 from .stages.second_pass import SecondPass
 from .stages.sherpa import Spotter, provider
@@ -213,8 +214,13 @@ def wake_verifier(settings: Settings, library: Library, say: Say, before: Verifi
     return verifier
 
 
-def second_pass(settings: Settings, library: Library, runtime_dir: Path, say: Say) -> SecondPass:
+def second_pass(settings: Settings, library: Library, runtime_dir: Path, say: Say) -> SecondPass | LlamaServer:
     """The second pass, warmed up. Raises ModelError."""
+    if address := settings.second_pass.server:
+        say(f"the model of {address}")
+        server = LlamaServer(address, seconds=settings.second_pass.deadline_ms / 1000 + 1)  # its own lateness is told by the lane
+        server.warm_up()
+        return server
     model = settings.models.second_pass
     files = _find(library, model, "second-pass", say)
     facts = library.model(model)
@@ -242,13 +248,13 @@ def pipeline(settings: Settings, library: Library, runtime_dir: Path, say: Say =
     return Pipeline(hearing, scribe(settings, library, ring, runtime_dir, say, rewrite, hearing.rest, lane=lane))
 
 
-def answer(stage: SecondPass, sample: int, turn: int, attempt: int, sound: Samples) -> Rewritten:
+def answer(stage: SecondPass | LlamaServer, sample: int, turn: int, attempt: int, sound: Samples) -> Rewritten:
     """One turn through the second pass, timed; what goes wrong inside the library is the answer's failure."""
     began = time.perf_counter_ns()
     try:
         text, failure = stage.decode(sound), ""
     except Exception as error:  # its type is the library's own business; the turn keeps its first-pass text
-        text, failure = "", f"the second pass failed: {type(error).__name__}"
+        text, failure = "", f"the second pass failed: {error if isinstance(error, VoicedError) else type(error).__name__}"
     compute_ms = round((time.perf_counter_ns() - began) / 1e6, 3)
     return Rewritten(sample, turn, attempt, text, failure, compute_ms, None if failure else stage.log_probability)
 

@@ -1,6 +1,7 @@
 """Processes of ours that have models and hear nothing: the second pass, and one that only tries models. How each begins and fails.
 
-What lives here: the child's side of rewriter.py and probe.py, and what it shares with a lane's (runtime.py). What must not: threads.
+What lives here: the child's side of rewriter.py and probe.py, and what it shares with a lane's (runtime.py). What must not: threads, but
+those that wait for a server.
 
 A child of ours ends when its link closes: nothing survives the main process.
 """
@@ -8,7 +9,9 @@ A child of ours ends when its link closes: nothing survives the main process.
 from __future__ import annotations
 
 import os
+import queue
 import signal
+import threading
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import asdict
@@ -18,11 +21,14 @@ from typing import Any
 import numpy as np
 
 from . import assembly, placement, wire
+from .audio import Samples
 from .errors import InternalError, VoicedError
 from .journal import trace
 from .models import Library, default_library
 from .plain import encode
 from .settings import Settings, from_plain
+from .stages.llama_server import LlamaServer
+from .stages.second_pass import SecondPass
 
 PROBE_NICE = 5
 """Trying a model must not take the time of those who hear, as little as the recognizer does (placement.nice_transducer)."""
@@ -48,7 +54,7 @@ def second_pass_main(fd: int) -> int:
 
 
 def _rewrite_turns(link: wire.Link) -> int:
-    """The second-pass process: one turn after the other, in the order asked."""
+    """The second-pass process: one turn after the other, in the order asked; as many at once as a server has slots."""
     job = receive_job(link)
     settings = from_plain(job["settings"])
 
@@ -63,7 +69,21 @@ def _rewrite_turns(link: wire.Link) -> int:
     except Exception as error:
         trace()
         return fail(link, InternalError("the second pass", f"cannot be built: {type(error).__name__}: {error}"))
-    link.send({"ready": [asdict(row)]})
+    free: queue.SimpleQueue[SecondPass | LlamaServer] = queue.SimpleQueue()
+    free.put(stage)
+    width = stage.width if isinstance(stage, LlamaServer) else 1
+    if isinstance(stage, LlamaServer):
+        for _ in range(width - 1):
+            free.put(stage.another())
+
+    def rewrite(body: dict[str, Any], sound: Samples) -> None:
+        one = free.get()
+        answer = assembly.answer(one, body["sample"], body["turn"], body["attempt"], sound)
+        link.send({"rewritten": encode(answer), "lane": body["lane"]})
+        one.reset()
+        free.put(one)
+
+    link.send({"ready": [asdict(row)], "width": width})
     while True:
         try:
             message = link.receive()
@@ -71,9 +91,10 @@ def _rewrite_turns(link: wire.Link) -> int:
             return 0
         assert message is not None
         sound = np.frombuffer(wire.shared(message.fds[0]), np.int16)
-        answer = assembly.answer(stage, message.body["sample"], message.body["turn"], message.body["attempt"], sound)
-        link.send({"rewritten": encode(answer), "lane": message.body["lane"]})
-        stage.reset()
+        if width == 1:
+            rewrite(message.body, sound)
+        else:  # never more than `width`: main keeps the others
+            threading.Thread(target=rewrite, args=(message.body, sound), name="ask", daemon=True).start()
 
 
 def probe_main(fd: int) -> int:

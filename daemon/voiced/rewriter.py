@@ -3,9 +3,9 @@
 What lives here: who is being decoded, and that each request that somebody still waits for is answered exactly once, whatever happens to
 the process. What must not: who is next (fairqueue.py), the text, the deadline (the lane has it), the model.
 
-One request at a time is with the process, so that its death costs that one alone; the others wait here for its successor. A lane begins
-requests before it knows that its turn is over, and takes them back when the speaker goes on: one that waits goes at once, one that runs is
-computed to its end and nobody hears of it.
+One request at a time is with the process (of a server as many as it has slots), so that its death costs that alone; the others wait here
+for its successor. A lane begins requests before it knows that its turn is over, and takes them back when the speaker goes on: one that
+waits goes at once, one that runs is computed to its end and nobody hears of it.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from . import wire
@@ -36,6 +37,10 @@ the model in memory, and a new one would begin by loading it."""
 COUNTS = ("started", "done", "dropped", "wasted", "superseded", "refused", "restarts")
 """Requests: given to the process, and answered by it; taken back while they waited, and when they ran or were answered (computed for
 nothing); whose place a newer one took; that found the queue full. And the process's successors."""
+
+
+Key = tuple[str, int, int]
+"""Of a request: lane, turn, attempt."""
 
 
 class Rewriter:
@@ -60,8 +65,9 @@ class Rewriter:
         self._wanted = False
         self.adopt(job, settings)
         self._waiting = FairQueue()
-        self._running: Request | None = None
-        self._stale = False  # nobody waits for the running one
+        self._running: dict[Key, Request] = {}
+        self._width = 1  # that may run at once
+        self._stale: set[Key] = set()  # running, and nobody waits for them
         self._given: dict[str, Rewritten] = {}  # by lane: its last answer, which it may still take back
         self._child: Child | None = None
         self._backoff = Backoff(0.2, 5.0)
@@ -130,8 +136,8 @@ class Rewriter:
         if waiting:
             self._counts["dropped"] += 1
             os.close(waiting.fd)
-        elif _is(self._running, lane, turn, attempt):
-            self._stale = True
+        elif (lane, turn, attempt) in self._running:
+            self._stale.add((lane, turn, attempt))
         elif (given := self._given.get(lane)) and (given.turn, given.attempt) == (turn, attempt):
             self._waste(self._given.pop(lane))
 
@@ -139,8 +145,7 @@ class Rewriter:
         """Drops what a lane waits for (None: all lanes): it is gone."""
         for request in self._waiting.forget(lane):
             os.close(request.fd)
-        if self._running and lane in (None, self._running.lane):
-            self._stale = True
+        self._stale |= {key for key in self._running if lane in (None, key[0])}
 
     def numbers(self) -> dict[str, float]:
         counts = {f"second_pass_{name}": float(count) for name, count in self._counts.items()}
@@ -157,19 +162,19 @@ class Rewriter:
     def _next(self) -> None:
         if self._child and not (self._wanted or self._running or self._waiting):
             self._child.kill()
-        if self._running or not self.ready or self._child is None or not (request := self._waiting.take()):
-            return
-        self._running, self._stale = request, False
-        self._counts["started"] += 1
-        self._step(request, Step.STARTED)
-        body = {"lane": request.lane, "turn": request.turn, "attempt": request.attempt, "sample": request.sample}
-        if not self._child.send(body, (request.fd,)):
-            self._child.kill()  # it has one request at a time: a full socket means that it does not read
-        self._later(self._hung_s, lambda: self._end_hung(request))
+        while self._child and self.ready and len(self._running) < self._width and (request := self._waiting.take()):
+            self._running[_key(request)] = request
+            self._counts["started"] += 1
+            self._step(request, Step.STARTED)
+            body = {"lane": request.lane, "turn": request.turn, "attempt": request.attempt, "sample": request.sample}
+            if not self._child.send(body, (request.fd,)):
+                self._child.kill()  # it has few requests at a time: a full socket means that it does not read
+                return
+            self._later(self._hung_s, partial(self._end_hung, request))
 
     def _end_hung(self, request: Request) -> None:
         """Its exit answers the request, and a new process takes the next."""
-        if self._running is request and self._child:
+        if self._running.get(_key(request)) is request and self._child:
             log.error("the second pass has not answered for %.1f s; it is killed", self._hung_s)
             self._child.kill()
 
@@ -180,28 +185,30 @@ class Rewriter:
 
     def _said(self, child: Child, message: wire.Message) -> None:
         match message.body:
-            case {"ready": rows}:
+            case {"ready": rows, "width": width}:
                 child.loading = ""
+                self._width = width
                 self.ready = True
                 self.rows = [PlacementRow.from_plain(row) for row in rows]
                 self._on_ready()
-            case {"rewritten": plain}:
+            case {"rewritten": plain, "lane": lane}:
                 answer = decode(plain)
                 assert isinstance(answer, Rewritten)
-                self._done(answer)
+                self._done(lane, answer)
             case {"failed": line, "exit": code}:
                 self._failed(child, line, code)
         self._next()
 
-    def _done(self, answer: Rewritten) -> None:
-        """The process answers for the one request that it has."""
-        running, self._running = self._running, None
+    def _done(self, lane: str, answer: Rewritten) -> None:
+        """The process answers for a request that it has."""
+        running = self._running.pop((lane, answer.turn, answer.attempt), None)
         if running is None:
             return
         os.close(running.fd)
         self._counts["done"] += 1
         self._step(running, Step.DONE, answer.compute_ms, answer.failure)
-        if self._stale:
+        if _key(running) in self._stale:
+            self._stale.discard(_key(running))
             self._waste(answer)
             return
         self._given[running.lane] = answer
@@ -209,9 +216,10 @@ class Rewriter:
 
     def _exited(self, child: Child) -> None:
         self._child, self.ready, self.rows = None, False, []
-        if self._running:
-            running, self._running = self._running, None
-            self._answer(running, "the second pass died")
+        died, self._running = list(self._running.values()), {}
+        self._stale.clear()
+        for request in died:
+            self._answer(request, "the second pass died")
         if self._closing or not (self._wanted or self._waiting):
             return
         self._failed(child, "", 0)
@@ -219,5 +227,5 @@ class Rewriter:
         self._later(self._backoff.delay(time.monotonic() - child.started), self._spawn)
 
 
-def _is(request: Request | None, lane: str, turn: int, attempt: int) -> bool:
-    return request is not None and (request.lane, request.turn, request.attempt) == (lane, turn, attempt)
+def _key(request: Request) -> Key:
+    return request.lane, request.turn, request.attempt

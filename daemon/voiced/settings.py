@@ -134,6 +134,12 @@ class SecondPassSettings:
     threads: int = knob(1, "Threads of its model.", low=1, high=64)
     lead_pad_ms: float = knob(100.0, "Sound kept before the first speech.", low=0, high=2000, live=True)
     tail_pad_ms: float = knob(200.0, "Sound kept after the last speech.", low=0, high=2000, live=True)
+    server: str = knob(
+        "",
+        "Address of a llama-server (llama.cpp) that is asked in place of a model of ours: http://127.0.0.1:8090.",
+        pattern=r"|http://[^/:@\s]+:[0-9]{1,5}",
+        form='"" or http://HOST:PORT',
+    )
     queue: int = knob(4, "Lanes that may wait for it, a turn each; one more keeps its first-pass text.", low=1, high=64)
 
 
@@ -193,7 +199,7 @@ def roles(settings: Settings) -> dict[str, str]:
     for detector in sorted({endpoint_of(settings, lane.name).turn_detector for lane in settings.lanes} - {"off"}):
         wanted["turn detector"] = detector
     if has_second_pass(settings):
-        wanted["second pass"] = models.second_pass
+        wanted["second pass"] = settings.second_pass.server or models.second_pass
     return wanted
 
 
@@ -209,7 +215,7 @@ def listens_always(settings: Settings, lane: str) -> bool:
 
 def has_second_pass(settings: Settings) -> bool:
     """Finished turns are rewritten."""
-    return settings.second_pass.enabled and bool(settings.models.second_pass)
+    return settings.second_pass.enabled and bool(settings.second_pass.server or settings.models.second_pass)
 
 
 def to_plain(settings: Settings) -> dict[str, Any]:
