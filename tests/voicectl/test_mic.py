@@ -210,6 +210,22 @@ def test_how_long_must_be_a_time(env: dict[str, str], value: str) -> None:
     assert f"must be a number of seconds up to 3600; got '{value}'" in done.stderr
 
 
+@pytest.mark.parametrize("value", ["one", "-1", "1000", ""])
+def test_a_channel_is_one_of_the_settings(env: dict[str, str], value: str) -> None:
+    done = run("voicectl", "mic", "test", "--channel", value, env=env)
+    assert done.returncode == 2
+    assert f"must be auto, mix or a number from 0; got {value!r}" in done.stderr
+
+
+def test_without_a_name_it_is_the_settings_first_lane_that_has_a_device(env: dict[str, str], tmp_path: Path) -> None:
+    recording = write_tone(tmp_path / "tone.wav", 0.1, [440], 16_000)
+    config = tmp_path / "voiced.yaml"
+    config.write_text(f"lanes:\n  - {{name: a, source: 'file:{recording}'}}\n  - {{name: b, source: mic48-mic, channel: '1'}}\n")
+    found = json.loads(mic(env, "test", "--config", config, "--seconds", "1", "--json", code=1))
+    assert found["device"]["id"] == "mic48-mic"
+    assert parse(found["yaml"], "block").lanes[0].channel == "1"
+
+
 # ── wake, latency ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -40,12 +40,23 @@ def shared(one: argparse.ArgumentParser) -> None:
     one.add_argument("--json", action="store_true", help="one JSON object a line")
 
 
-def wanted_device(options: argparse.Namespace) -> str:
-    """The one that is named, else the settings' first that is no file. Raises ConfigError."""
+NO_DEVICE = ("file:", "loop:", "unix:", "tcp:")
+"""How sources begin that are none."""
+
+
+def wanted(options: argparse.Namespace) -> tuple[str, str]:
+    """Device and channel: of the settings' first lane that has a device; a device that is named has them `auto`. Raises ConfigError."""
     if options.device:
-        return str(options.device)
+        return str(options.device), "auto"
     lanes = read_settings(find_config(options.config)).lanes
-    return next((lane.source for lane in lanes if not lane.source.startswith("file:")), "auto")
+    return next(((lane.source, lane.channel) for lane in lanes if not lane.source.startswith(NO_DEVICE)), ("auto", "auto"))
+
+
+def channel(text: str) -> str:
+    """As in the settings."""
+    if text not in ("auto", "mix") and not (text.isascii() and text.isdecimal() and len(text) <= 3):
+        raise argparse.ArgumentTypeError(f"must be auto, mix or a number from 0; got {text!r}")
+    return text
 
 
 # ── list ───────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -57,10 +68,10 @@ def show(options: argparse.Namespace) -> int:
 
     found = find_devices()
     shown = [device for device in found.devices if not device.plugin or not found.server]
-    wanted = wanted_device(options)
+    device_wanted, _ = wanted(options)
     chosen, why = None, ""
     try:
-        chosen, why = choose_device(wanted, found.devices, found.default)
+        chosen, why = choose_device(device_wanted, found.devices, found.default)
     except DeviceError as error:
         why = str(error)
     if options.json:
@@ -72,7 +83,7 @@ def show(options: argparse.Namespace) -> int:
         asked = (
             f"{found.server}, ALSA and JACK were asked" if found.server else "ALSA and JACK were asked; no sound server answers this user"
         )
-        print(f"\n{asked}. {wanted} is {chosen.name}: {why.removeprefix('auto: ')}." if chosen else f"{asked}. {why}")
+        print(f"\n{asked}. {device_wanted} is {chosen.name}: {why.removeprefix('auto: ')}." if chosen else f"{asked}. {why}")
         if not found.devices:
             for card in _cards():
                 print(f"the kernel knows the card {card}")
@@ -141,13 +152,14 @@ def record(options: argparse.Namespace) -> int:
     file: Path = options.file
     if file.exists() and not options.force:
         raise UsageError(str(file), "is there already", "name another file, or add --force")
-    with Recording(wanted_device(options)) as recording:
+    device, heard_channel = wanted(options)
+    with Recording(device) as recording:
         opened = recording.opened
         rate, channels = (RATE, 1) if options.heard else (opened.rate, opened.channels)
         print(f"{opened.device}: {opened.rate} Hz, {opened.channels} ch ({opened.why}); ^C ends it", file=sys.stderr)
         frame_bytes = 2 * channels
         left = most = min(LONGEST_BYTES // frame_bytes, int(options.seconds * rate) if options.seconds else LONGEST_BYTES)
-        with _wav(file, rate, channels) as out, listening(recording) as pieces:
+        with _wav(file, rate, channels) as out, listening(recording, heard_channel) as pieces:
             for piece in pieces:
                 if options.heard:
                     data = b"".join(bytes(2 * frame.lost) + frame.samples.tobytes() for frame in piece.heard)
@@ -233,8 +245,11 @@ class Listener:
 
 @contextmanager
 def listening(recording: Recording, channel: str = "auto") -> Iterator[Listener]:
-    """The meter is on standard error, so that standard output has results alone, and goes away with this."""
+    """The meter is on standard error, so that standard output has results alone, and goes away with this. A channel that the device has not
+    is left to choice."""
     meter = Meter(sys.stderr)
+    if channel.isdecimal() and int(channel) >= recording.opened.channels:
+        channel = "auto"
     try:
         yield Listener(recording, meter, channel)
     finally:

@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any
 
 from voiced.api import UsageError, VoicedError, __version__
 
-from .mic import listening, shared, wanted_device
+from .mic import listening, shared, wanted
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-    from voiced.api import Burst
+    from voiced.api import Burst, Recording
 
 NO = 1
 GAP_MS = 600
@@ -46,7 +46,7 @@ def latency(options: argparse.Namespace) -> int:
 
     if not 3 <= options.count <= 1000:
         raise UsageError("--count", f"must be from 3 to 1000; got {options.count}")
-    with Recording(wanted_device(options)) as recording:
+    with Recording(wanted(options)[0]) as recording:
         opened = recording.opened
         print(f"{opened.device} ({opened.host}): {opened.rate} Hz; {options.count} bursts are played, be quiet …", file=sys.stderr)
         bursts, sound, ended = _hear(recording, options.count)
@@ -70,7 +70,7 @@ def latency(options: argparse.Namespace) -> int:
     return 0 if good else NO
 
 
-def _hear(recording: Any, count: int) -> tuple[list[Burst], NDArray[Any], list[tuple[int, int]]]:
+def _hear(recording: Recording, count: int) -> tuple[list[Burst], NDArray[Any], list[tuple[int, int]]]:
     """All bursts that were played; the sound, mono; and (frames so far, nanoseconds) after each read."""
     import numpy as np
     from voiced.api import play_bursts

@@ -14,14 +14,14 @@ import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from voiced.api import ModelError, __version__, default_library, find_config, read_settings
+from voiced.api import ModelError, __version__, default_library
 
-from .mic import listening, seconds, shared, wanted_device
+from .mic import channel, listening, seconds, shared, wanted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from voiced.api import AudioFrame, Measures, Opened, Samples, SoundFinding, Vad
+    from voiced.api import AudioFrame, Measures, Opened, Recording, Samples, SoundFinding, Vad
 
 SECONDS = 10.0
 
@@ -30,44 +30,39 @@ def arguments(one: argparse.ArgumentParser) -> None:
     """Adds the options of `mic test`."""
     shared(one)
     one.add_argument("--seconds", metavar="S", type=seconds, default=SECONDS, help=f"how long it listens ({SECONDS:g})")
-    one.add_argument("--channel", metavar="C", default="", help="auto, mix or a number from 0 (default: the settings')")
+    one.add_argument("--channel", metavar="C", type=channel, help="auto, mix or a number from 0 (default: the settings')")
 
 
 def test(options: argparse.Namespace) -> int:
     """Listens and prints a verdict; 1 where a finding fails. Raises VoicedError."""
     from voiced.api import Grade, Recording, diagnose, worst_grade
 
-    beside = session()
-    device, channel = wanted_device(options), options.channel or _channel(options)
+    beside, talk = session(), Talk()  # before the device is opened: what takes long must not cost its sound
+    device, heard = wanted(options)
+    heard = options.channel or heard
     with Recording(device) as recording:
         opened = recording.opened
         print(f"{opened.device} ({opened.host}): {opened.rate} Hz, {opened.channels} ch; {opened.why}", file=sys.stderr)
         print(f"Say something, as you would to voiced: it listens for {options.seconds:g} s.", file=sys.stderr)
-        measures = _listen(recording, options.seconds, channel)
-    found = [*beside, *diagnose(measures, channel)]
+        measures = _listen(recording, options.seconds, heard, talk)
+    found = [*beside, *diagnose(measures, heard)]
     grade = worst_grade(found)
     if options.json:
-        print(json.dumps(document(opened, measures, found, grade.value, channel), ensure_ascii=False))
+        print(json.dumps(document(opened, measures, found, grade.value, heard), ensure_ascii=False))
     else:
         print("\n".join(told(found, grade.value)))
-        print(f"\nFor the settings:\n\n{block(opened, channel)}", end="")
+        print(f"\nFor the settings:\n\n{block(opened, heard)}", end="")
     return int(grade is Grade.FAIL)
 
 
-def _channel(options: argparse.Namespace) -> str:
-    """The settings' first lane's: what is tested is what voiced would hear."""
-    return read_settings(find_config(options.config)).lanes[0].channel
-
-
-def _listen(recording: Any, length_s: float, channel: str) -> Measures:
+def _listen(recording: Recording, length_s: float, heard: str, talk: Talk) -> Measures:
     import numpy as np
     from voiced.api import drift_of, measure
 
     rate = recording.opened.rate
     sounds: list[Samples] = []
     marks: list[tuple[int, int]] = []
-    talk = Talk()
-    with listening(recording, channel if channel.isdecimal() and int(channel) < recording.opened.channels else "auto") as pieces:
+    with listening(recording, heard) as pieces:
         for piece in pieces:
             sounds.append(piece.sound)
             marks.append((piece.ended, piece.ended_ns))

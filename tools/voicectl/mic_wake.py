@@ -10,15 +10,16 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from voiced.api import UsageError, default_library, find_config, read_settings, runtime_directory
 
-from .mic import listening, seconds, shared, wanted_device
+from .mic import listening, seconds, shared, wanted
 
 if TYPE_CHECKING:
-    from voiced.api import Event, Pipeline, Samples
+    from voiced.api import Event, Pipeline, Recording, Samples
 
 NO = 1
 
@@ -41,26 +42,24 @@ def wake(options: argparse.Namespace) -> int:
         raise UsageError("wake.phrases", "the settings have no phrase", "add one to the settings")
     settings = replace(settings, models=replace(settings.models, second_pass=""))
     names = ", ".join(phrase.name for phrase in settings.wake.phrases)
-    device = wanted_device(options)
+    device, heard = wanted(options)
     with runtime_directory() as runtime:
         print("loading the models …", file=sys.stderr)
         hearing = pipeline(settings, default_library(settings.models.path), runtime)
         with Recording(device) as recording:
             opened = recording.opened
             print(f"{opened.device} ({opened.host}), {opened.why}. Say: {names}. ^C ends it.", file=sys.stderr)
-            try:
-                wakes = _listen(recording, hearing, options, settings.lanes[0].channel)
-            except KeyboardInterrupt:
-                return 130
+            wakes = _listen(recording, hearing, options, heard)
     return 0 if wakes else NO
 
 
-def _listen(recording: Any, hearing: Pipeline, options: argparse.Namespace, channel: str) -> int:
+def _listen(recording: Recording, hearing: Pipeline, options: argparse.Namespace, heard: str) -> int:
+    """How often it woke, up to the end that was asked for or ^C."""
     from voiced.api import Cancel, NearMiss, Wake, WakeRefused
 
     scores = watch(hearing)
     wakes = 0
-    with listening(recording, channel if channel.isdecimal() and int(channel) < recording.opened.channels else "auto") as pieces:
+    with suppress(KeyboardInterrupt), listening(recording, heard) as pieces:
         for piece in pieces:
             events: list[Event] = [event for frame in piece.heard for event in hearing.feed(frame)]
             for event in events:
