@@ -128,7 +128,8 @@ def failed(capture: CaptureProcess) -> dict[str, Any]:
 
 
 def hear_tone(microphone: Microphone, play: Callable[[], subprocess.Popen[bytes]], hertz: float, seconds: float) -> list[AudioFrame]:
-    """Hears a tone that is played, whole; up to three times, since on a busy machine the player or the server may itself break it. Every frame."""
+    """Hears a tone that is played, whole, and returns every frame. Up to three times: on a busy machine the player or the server may itself
+    break it."""
     every: list[AudioFrame] = []
     for last in (False, False, True):
         frames = hear(microphone, play())
