@@ -27,7 +27,7 @@ from voiced.bus.client import Changed, Client, Heard, Presence
 from voiced.bus.private import start_private_bus
 from voiced.desk import Published
 from voiced.errors import BusError
-from voiced.events import Endpoint, Event, Final, Partial, TurnClosed, Wake
+from voiced.events import Endpoint, Event, Final, LikelyEnd, Partial, TurnClosed, Wake
 from voiced.models import cache_directory
 
 SAMPLE = Path(__file__).resolve().parents[1] / "daemon" / "voiced" / "data" / "sample.flac"
@@ -38,7 +38,7 @@ PATIENCE = 40
 
 Found = TypeVar("Found")
 
-EventKind = TypeVar("EventKind", Wake, Partial, Endpoint, Final, TurnClosed)
+EventKind = TypeVar("EventKind", Wake, Partial, LikelyEnd, Endpoint, Final, TurnClosed)
 
 
 def environment(runtime: Path, base: Mapping[str, str] = os.environ, **more: str) -> dict[str, str]:

@@ -14,6 +14,26 @@ from soundserver import pipewire
 __all__ = ["pipewire", "start"]
 
 
+Fault = tuple[str, str, str, str, str, float]
+_faults: list[Fault] = []
+
+
+@pytest.fixture
+def faults() -> list[Fault]:
+    """What became of each of test_daemon_faults: state, process, signal, why the turn closed, its final, and seconds from the signal until
+    the process was replaced and the daemon well."""
+    return _faults
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """The table of tools/faults."""
+    if _faults:
+        terminalreporter.write_sep("=", "what happened")
+        terminalreporter.write_line("| state | process | signal | turn closed | its final | well after |\n|---|---|---|---|---|---|")
+        for *words, seconds in _faults:
+            terminalreporter.write_line(f"| {' | '.join(words)} | {seconds:.1f} s |")
+
+
 @pytest.fixture(scope="session")
 def sample() -> Path:
     """Two turns and some talk between them; data/sample.json says where."""
