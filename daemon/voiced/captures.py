@@ -9,7 +9,8 @@ from __future__ import annotations
 import logging
 import socket
 import time
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -42,6 +43,8 @@ class _Device:
     opened: bool = False
     failure: str = ""
     silence: str = ""
+    lost: int = 0
+    late: dict[str, int] = field(default_factory=dict)
     row: PlacementRow | None = None
 
 
@@ -65,6 +68,10 @@ class Captures:
         self._devices: dict[str, _Device] = {}
         self._closing = False
         self.restarts = 0
+        self.frames_lost = 0
+        """In devices, since the start."""
+        self.late: Counter[str] = Counter()
+        """Frames that a lane was too slow for, since the start."""
 
     def attach(self, lane: LaneSettings) -> None:
         """Gives the lane its device's sound now, or as soon as it can be had; a lane that is attached already gets a new socket."""
@@ -113,6 +120,9 @@ class Captures:
     def rows(self) -> Iterable[PlacementRow]:
         return [device.row for device in self._devices.values() if device.row]
 
+    def numbers(self) -> dict[str, float]:
+        return {"capture_restarts": self.restarts, "capture_frames_lost": self.frames_lost, "capture_frames_late": self.late.total()}
+
     def children(self) -> list[Child]:
         return [device.child for device in self._devices.values() if device.child]
 
@@ -160,11 +170,24 @@ class Captures:
                 log.warning("%s", line)
                 for lane in device.lanes:
                     self._failed(lane, "stalled", line)
-            case {"lost": lost}:
-                log.warning("%s has lost %d frames so far", device.name, lost)
+            case {"lost": lost, "lanes": lanes}:
+                self._count(device, lost, lanes)
             case {"silent": silent, "muted": muted}:
                 cause = MUTED if muted else "is there a mute switch?"
                 self._hush(device, f"digital silence: nothing but zeros comes; {cause}" if silent else "")
+
+    def _count(self, device: _Device, lost: int, lanes: Mapping[str, int]) -> None:
+        """Totals of this process, of which the new ones count."""
+        if lost > device.lost:
+            log.warning("%s has lost %d frames so far", device.name, lost)
+        self.frames_lost += lost - device.lost
+        device.lost = lost
+        for lane, total in lanes.items():
+            new = total - device.late.get(lane, 0)
+            if new > 0:
+                log.warning("lane %s was too slow for %d frames of %s", lane, new, device.name)
+                self.late[lane] += new
+        device.late = dict(lanes)
 
     def _hush(self, device: _Device, silence: str) -> None:
         if silence != device.silence:
@@ -183,6 +206,7 @@ class Captures:
 
     def _lose(self, device: _Device, health: str) -> None:
         device.opened, device.row, device.silence = False, None, ""
+        device.lost, device.late = 0, {}
         for lane in device.lanes:
             self._silent(lane, "")
             self._failed(lane, health, device.failure or "its capture process ended; it is started again")

@@ -173,7 +173,8 @@ class Supervisor:
             case {"beat": beat}:
                 lane.beat(beat["position"], time.monotonic())
                 lane.hearing.beat(lane.position_at, lane.position, beat.get("blocks", 0), beat["waiting"], beat["done"])
-                lane.overload.beat(lane.position_at, beat.get("blocks_dropped", 0) + beat["overrun"])
+                late = self._captures.late[child.name]
+                lane.overload.beat(lane.position_at, beat.get("blocks_dropped", 0) + beat["overrun"] + late)
                 self._publisher.tell_lane(lane)
                 self.statistics.beat(lane.settings.name, beat)
             case {"hears": True}:
@@ -401,7 +402,7 @@ class Supervisor:
             tuple(lane.view() for lane in lanes),
             (self._row, *(row for lane in lanes for row in lane.rows), *self._captures.rows(), *self._rewriter.rows),
             roles(self.settings),
-            {**self.statistics.numbers(), "capture_restarts": self._captures.restarts, **self._rewriter.numbers()},
+            {**self.statistics.numbers(), **self._captures.numbers(), **self._rewriter.numbers()},
             self._reloader.last,
         )
 

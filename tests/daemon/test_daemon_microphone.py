@@ -5,6 +5,7 @@ The names are those of the catalogue of what goes wrong for people.
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -166,3 +167,23 @@ def test_a_muted_lane_gets_no_sample_though_another_hears_the_same_device(pipewi
         assert blocks("desk") == then
         listener.mute(False, "desk")
         until(lambda: blocks("desk") > then + 25, "the first to hear again")
+
+
+def test_a_lane_that_was_too_slow_is_overloaded_for_a_while(pipewire: SoundServer, begin: Begin) -> None:
+    """CASES D9, R14: it stands still until its socket is full, and goes on: counted, said, and over after some seconds."""
+    pipewire.listen_to("mic48")
+    try:
+        with begin(pipewire, "auto") as (process, listener):
+            pids = listener.pids()
+            listener.mark()
+            os.kill(pids["ears"], signal.SIGSTOP)
+            process.says("lane desk was too slow for ")
+            os.kill(pids["ears"], signal.SIGCONT)
+            listener.lane(Health="overloaded")
+            assert listener.status()["statistics"]["capture_frames_late"] > 0
+            (lane,) = listener.status()["lanes"]
+            assert "too slow for what it hears" in lane["reason"]
+            listener.wait(lambda item: getattr(item, "values", {}).get("Health") in ("ok", "digital_silence"), "the end of it")
+            assert listener.pids() == pids
+    finally:
+        pipewire.listen_to("mic16")

@@ -16,7 +16,7 @@ to main:
     {"opened": a soundcard.Opened with "placement"}
     {"late": seconds}                 it is open and has not given a block yet; one that comes ends that
     {"looking": n}                    the device was looked for so often; after {"failed": …} the process goes on looking
-    {"lost": n, "lanes": {LANE: n}}   totals of frames lost in the device, and for a lane; at most once a second
+    {"lost": n, "lanes": {LANE: n}}   totals of frames lost in the device, and by each lane that did not read in time; once a second at most
     {"silent": bool, "muted": bool}   nothing but zeros has come for ten seconds; whether the server says that the source is muted
     {"failed": {"error", "errno", "health"}}   it is not there, or not any more; then the process ends with the error's exit code
 """
@@ -89,7 +89,6 @@ class _Lane:
     def offer(self, block: Block) -> bool:
         """Sends, or counts as lost what does not fit; False when the lane has gone."""
         self._untold += block.lost
-        self.lost += block.lost
         try:
             self.sock.send(pack(replace(block, sequence=self._sequence, lost=self._untold)))
             self._untold = 0
