@@ -13,11 +13,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from benches import recordings
+from benches import late, recordings
 from benches.__main__ import BENCHES, CHECKOUT
 from benches.hearing import record
+from benches.lanes import KEEPS_UP_MS
 from benches.replay import Player
 from benches.rows import Row, markdown, number
+from hypothesis import given
+from hypothesis import strategies as st
+from voiced.desk import Published
+from voiced.events import Partial
 from voiced.models import Library
 from voiced.settings import Settings
 
@@ -103,6 +108,7 @@ def figures(*arguments: str) -> dict[str, dict[str, Any]]:
 
 @pytest.mark.slow
 def test_idle(library: Library) -> None:
+    """CASES C1."""
     rows = figures("idle")
     assert {"digital silence", "a room at -70 dBFS", "capture"} <= set(rows)
     assert rows["digital silence"]["value"] > 0
@@ -151,6 +157,59 @@ def test_memory(library: Library) -> None:
     parts = [rows[f"PSS, {role}"]["value"] for role in ("main", "lane", "second-pass")]
     assert rows["PSS, all processes"]["value"] == pytest.approx(sum(parts))
     assert all(part > 10 for part in parts)
+
+
+@pytest.mark.slow
+def test_lanes(library: Library) -> None:
+    rows = figures("lanes")
+    gained = [row for what, row in rows.items() if what.endswith("lateness gained")]
+    assert gained and all(row["aim"] == KEEPS_UP_MS for row in gained)
+    knee = rows["in real time (the knee)"]["value"]
+    assert knee == max((int(what.split()[0]) for what, row in rows.items() if what.endswith("lateness gained") and row["met"]), default=0)
+    each, a_core = rows["a lane that hears talk"]["value"], rows["lanes a core"]["value"]
+    assert each > 0 and a_core == pytest.approx(1 / each)
+    assert all(rows[f"RSS, {name}"]["value"] > 10 for name in ("main", "lane lane1", "second pass"))
+
+
+@pytest.mark.slow
+def test_isolation(library: Library) -> None:
+    rows = figures("isolation")
+    assert {what.split(":")[0] for what in rows} == {"a lane dies", "a source sends half a frame"}
+    assert all((row["aim"] == 1.1 and row["value"] is None) or row["bare"] > 0 for row in rows.values())
+
+
+@pytest.mark.slow
+def test_peers(library: Library) -> None:
+    rows = figures("peers")
+    assert len(rows) == 6
+    assert all(row["value"] > 0 and row["bare"] > 0 for row in rows.values())
+    late_ms = [row for what, row in rows.items() if what.startswith("a turn's end")]
+    assert late_ms[0]["bare"] > late_ms[1]["bare"] > 500  # each waits for its silence
+
+
+# ── lateness ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def published(lane: str, audio_s: float, at_s: float) -> Published:
+    return Published(lane, 1, Partial(round(audio_s * 16_000), 1, "a"), round(at_s * 1e6), 0)
+
+
+@given(st.floats(-50, 500), st.lists(st.floats(0, 1000), min_size=2, max_size=3, unique=True))
+def test_a_lane_that_falls_behind_is_later_the_longer_it_hears(gained_ms: float, born_s: list[float]) -> None:
+    """Whenever the lanes began."""
+    heard = [
+        published(f"lane{number}", audio_s, born + audio_s * (1 + gained_ms / 1000))
+        for number, born in enumerate(born_s)
+        for audio_s in (1.0, 2.0, 3.5, 9.0)
+    ]
+    lanes = late.partials(heard)
+    assert late.slope(lanes) == pytest.approx(gained_ms, abs=0.01)
+    assert min(late.of(lanes)) == 0
+
+
+def test_nobody_heard_is_no_slope() -> None:
+    assert math.isnan(late.slope({}))
+    assert math.isnan(late.slope(late.partials([published("a", 1.0, 1.0)])))
 
 
 def test_every_bench_is_tested() -> None:

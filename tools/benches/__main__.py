@@ -13,7 +13,7 @@ from voiced.errors import VoicedError
 
 from .rows import Row, machine, markdown
 
-BENCHES = ("idle", "wake", "hearing", "partial", "dbus", "memory")
+BENCHES = ("idle", "wake", "hearing", "partial", "dbus", "memory", "lanes", "isolation", "peers")
 CHECKOUT = Path(__file__).resolve().parents[2]
 
 

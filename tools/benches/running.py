@@ -23,14 +23,13 @@ from .recordings import write
 READY_S = 60.0
 """Loading all models takes a second or two, and some ten times that on a small board."""
 
-_CONFIG = """lanes:
-  - name: "bench"
+_LANE = """  - name: "{name}"
     source: "{source}"
 """
 
 
 class Daemon:
-    """A running daemon with one lane, and what its processes cost. `client` is connected to it."""
+    """A running daemon, and what its processes cost (of several lanes `pids` has the last). `client` is connected to it."""
 
     def __init__(self, process: asyncio.subprocess.Process, client: Client) -> None:
         self._process = process
@@ -75,6 +74,11 @@ class Daemon:
                         break
         return heard
 
+    async def processes(self) -> list[tuple[str, int]]:
+        """(role, process id) of each that says where it runs: main, lane NAME, second pass, capture."""
+        rows = (await self.client.status())["placement"]
+        return list(dict.fromkeys((str(row[1]), int(row[2])) for row in rows))
+
     async def statistics(self) -> Mapping[str, float]:
         return dict((await self.client.status())["statistics"])
 
@@ -85,6 +89,15 @@ def process_seconds(pid: int) -> float:
     Its id is (~pid << 3) | 2 (clock_getcpuclockid(3), CPUCLOCK_SCHED).
     """
     return time.clock_gettime_ns((~pid << 3) | 2) / 1e9
+
+
+def pss_mb(pid: int) -> float:
+    """What the machine has less of because of it; a page that several share counts in part."""
+    return _smaps(pid, "Pss")
+
+
+def rss_mb(pid: int) -> float:
+    return _smaps(pid, "Rss")
 
 
 def _smaps(pid: int, name: str) -> float:
@@ -104,8 +117,16 @@ async def hearing(sound: Samples, environment: Mapping[str, str] = os.environ) -
 @asynccontextmanager
 async def listening(source: str, directory: Path, environment: Mapping[str, str]) -> AsyncIterator[Daemon]:
     """A daemon with default settings and this source; ended at the block's end. RuntimeError where it does not start."""
+    async with several({"bench": source}, directory, environment) as daemon:
+        yield daemon
+
+
+@asynccontextmanager
+async def several(sources: Mapping[str, str], directory: Path, environment: Mapping[str, str] = os.environ) -> AsyncIterator[Daemon]:
+    """The same with lanes by their names."""
     config = directory / "bench.yaml"
-    config.write_text(_CONFIG.format(source=source), encoding="utf-8")
+    lanes = "".join(_LANE.format(name=name, source=source) for name, source in sources.items())
+    config.write_text(f"lanes:\n{lanes}second_pass:\n  queue: 8\n", encoding="utf-8")
     bus = start_private_bus(directory / "b")
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "voiced", "--config", str(config), "--bus", bus.address, stderr=asyncio.subprocess.PIPE, env=environment

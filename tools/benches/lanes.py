@@ -1,0 +1,210 @@
+"""How many lanes are heard in real time, what a lane costs, and how many a board has room for.
+
+Each lane hears the phrase and ten seconds of talk, over and over, each at another place of it: stage 1 of the wake phrase runs all the
+time, the recognizer nearly so, and the second pass is asked for in turns. A number of lanes keeps up when the lateness of its partials
+does not grow with the time of the sound (late.py). The greatest is found by bisection: it is the knee.
+
+The condition for real time is held against it: N lanes want N ≤ W·B·chunk/t, with W cores, B streams decoded in one call (1 here), and t
+the time in which the recognizer computes a chunk of sound, foresight and flush included. It says nothing of stage 1, the VAD and the
+second pass, so the knee lies below. From what was measured follows what a board has room for, by computing and by memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import statistics
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from voiced.api import Published
+from voiced.events import Final, TurnClosed
+from voiced.models import default_library
+from voiced.settings import Settings
+from voiced.statistics import percentile
+from voiced.units import RATE
+
+from . import late, recordings
+from .rows import Row
+from .running import Daemon, process_seconds, pss_mb, rss_mb, several
+
+MOST = 8
+KEEPS_UP_MS = 10.0
+"""Lateness that may be gained in a second of sound: 1 %, above what the scatter of half a minute of partials gives."""
+
+SETTLE_S = 3.0
+TURN_S = 10.0
+BOARDS_MB = (512, 2048, 8192)
+FREE = 0.5
+"""Of a board's memory, what the system and all else leave."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """So many lanes for `seconds`. Processor seconds and memory by process; `queue_ms`: by lane, waits for the second pass."""
+
+    lanes: int
+    seconds: float
+    late: dict[str, list[late.Late]]
+    numbers: Mapping[str, float]
+    cpu_s: Mapping[str, float]
+    pss_mb: Mapping[str, float]
+    rss_mb: Mapping[str, tuple[float, float]]
+    queue_ms: Mapping[str, list[float]]
+    chunk_ms: list[float]
+
+    @property
+    def slope(self) -> float:
+        return late.slope(self.late)
+
+    @property
+    def keeps_up(self) -> bool:
+        """NaN (nobody was heard) does not."""
+        return self.slope <= KEEPS_UP_MS and len(self.late) == self.lanes
+
+    def a_lane(self, costs: Mapping[str, float]) -> tuple[float, float]:
+        """Of a cost by process: one lane's, and what there is once."""
+        own = sum(cost for name, cost in costs.items() if name.startswith("lane "))
+        return own / self.lanes, sum(costs.values()) - own
+
+
+def run(quick: bool) -> list[Row]:
+    return asyncio.run(_run(14.0 if quick else 30.0, 2 if quick else MOST))
+
+
+async def _run(seconds: float, most: int) -> list[Row]:
+    tried = {1: await measure(1, seconds)}
+    if tried[1].keeps_up:
+        tried[most] = await measure(most, seconds)
+    low, high = (most, most) if most in tried and tried[most].keeps_up else (int(tried[1].keeps_up), most)
+    while high - low > 1:
+        middle = (low + high) // 2
+        tried[middle] = await measure(middle, seconds)
+        low, high = (middle, high) if tried[middle].keeps_up else (low, middle)
+    rows = [row for number in sorted(tried) for row in _rows(tried[number])]
+    return rows + _condition(low, most, tried[1]) + _sizing(tried[max(low, 1)])
+
+
+async def measure(lanes: int, seconds: float) -> Measured:
+    sound = np.concatenate((recordings.long_turn(TURN_S), recordings.silence(0.5)))
+    with tempfile.TemporaryDirectory(prefix="voiced-") as directory:
+        sources = {}
+        for number in range(lanes):
+            path = recordings.write(Path(directory) / f"{number}.wav", np.roll(sound, -len(sound) * number // lanes))
+            sources[f"lane{number + 1}"] = f"loop:{path}"
+        async with several(sources, Path(directory)) as daemon:
+            await asyncio.sleep(SETTLE_S)
+            processes = await daemon.processes()
+            before, rss, began = (
+                {pid: process_seconds(pid) for _, pid in processes},
+                {pid: rss_mb(pid) for _, pid in processes},
+                time.monotonic(),
+            )
+            heard = await listen(daemon, seconds)
+            passed = time.monotonic() - began
+            cost = {name: process_seconds(pid) - before[pid] for name, pid in processes}
+            pss, grown = {name: pss_mb(pid) for name, pid in processes}, {name: (rss[pid], rss_mb(pid)) for name, pid in processes}
+            return Measured(
+                lanes,
+                passed,
+                late.partials(heard),
+                await daemon.statistics(),
+                cost,
+                pss,
+                grown,
+                await _waits(daemon, heard),
+                _chunks(heard),
+            )
+
+
+async def listen(daemon: Daemon, seconds: float) -> list[Published]:
+    """All events of so many seconds."""
+    heard: list[Published] = []
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            async for item in daemon.client.watch():
+                if isinstance(item, Published):
+                    heard.append(item)
+    return heard
+
+
+async def _waits(daemon: Daemon, heard: list[Published]) -> dict[str, list[float]]:
+    found: defaultdict[str, list[float]] = defaultdict(list)
+    for item in heard:
+        if isinstance(item.event, TurnClosed):
+            turn: dict[str, Any] = await daemon.client.turn(item.event.turn)
+            found[item.lane] += [attempt["queue_ms"] for attempt in turn["attempts"] if "queue_ms" in attempt]
+    return found
+
+
+def _chunks(heard: list[Published]) -> list[float]:
+    """Of each turn: milliseconds in which the recognizer computed a chunk of its sound."""
+    settings = Settings()
+    chunk_ms = default_library(settings.models.path).model(settings.models.transducer).chunk_ms
+    took = {item.event.turn: item.event.measured.get("transducer_ms", 0.0) for item in heard if isinstance(item.event, Final)}
+    closed = [item.event for item in heard if isinstance(item.event, TurnClosed) and item.event.turn in took]
+    return [took[turn.turn] / ((turn.last - turn.first) / RATE * 1000 / chunk_ms) for turn in closed]
+
+
+def _rows(one: Measured) -> list[Row]:
+    values = late.of(one.late)
+    what = f"{one.lanes} lane{'s' * (one.lanes > 1)}"
+    ears = [one.numbers.get(f"lane{number + 1}.ears_late_p99_ms", float("nan")) for number in range(one.lanes)]
+    nan = float("nan")
+    note = f"{len(values)} partials in {one.seconds:.0f} s; {sum(one.cpu_s.values()) / one.seconds:.2f} cores"
+    p50, p95 = (percentile(values, at) if values else nan for at in (50, 95))
+    rows = [
+        Row("lanes", f"{what}: lateness gained", one.slope, "ms/s", aim=KEEPS_UP_MS, note=note),
+        Row("lanes", f"{what}: partial late, p95", p95, "ms", note=f"p50 {p50:.0f}; beyond the lane's earliest"),
+        Row("lanes", f"{what}: wake hop late, p99", max(ears), "ms", note="the worst lane; since its sound came, all else at work"),
+    ]
+    means = [statistics.mean(waits) for waits in one.queue_ms.values() if waits]
+    if len(means) > 1:
+        note = "the lane that waited longest on average, beside the one that waited least"
+        rows.append(Row("lanes", f"{what}: wait for the second pass", max(means), "ms", bare=min(means), aim=2.0, note=note))
+    return rows
+
+
+def _condition(knee: int, most: int, one: Measured) -> list[Row]:
+    settings = Settings()
+    chunk_ms = default_library(settings.models.path).model(settings.models.transducer).chunk_ms
+    rows = []
+    if one.chunk_ms:
+        cores, t = len(os.sched_getaffinity(0)), statistics.median(one.chunk_ms)
+        note = f"beside N ≤ W·B·chunk/t: W {cores} cores, B 1, chunk {chunk_ms:g} ms, t {t:.1f} ms"
+        rows.append(Row("lanes", "in real time (the knee)", knee, "lanes", bare=cores * chunk_ms / t, aim=1.0, note=note))
+    else:
+        rows.append(Row("lanes", "in real time (the knee)", knee, "lanes", note="no turn ended, so t is not known"))
+    if knee == most:
+        rows[-1] = Row(**{**_fields(rows[-1]), "note": f"{rows[-1].note}; no more than {most} were tried"})
+    return rows
+
+
+def _fields(row: Row) -> dict[str, Any]:
+    return {name: getattr(row, name) for name in Row.__dataclass_fields__}
+
+
+def _sizing(one: Measured) -> list[Row]:
+    """What a board has room for, reckoned from the run of so many lanes."""
+    lane_cores, shared_cores = one.a_lane({name: cost / one.seconds for name, cost in one.cpu_s.items()})
+    each = lane_cores + shared_cores / one.lanes
+    lane_mb, shared_mb = one.a_lane(one.pss_mb)
+    note = f"of {one.lanes}: {lane_cores:.2f} its own, {shared_cores:.2f} main and second pass together"
+    rows = [Row("sizing", "a lane that hears talk", each, "cores", note=note)]
+    rows.append(Row("sizing", "lanes a core", 1 / each, "lanes", note="1 / the figure above; on a core like these"))
+    for board in BOARDS_MB:
+        what = f"lanes in {board} MB"
+        note = f"({FREE:g}·{board} - {shared_mb:.0f}) / {lane_mb:.0f} MB (PSS) a lane; at most {MOST} are allowed"
+        rows.append(Row("sizing", what, max(0, int((FREE * board - shared_mb) / lane_mb)), "lanes", note=note))
+    for name, (first, last) in one.rss_mb.items():
+        rows.append(
+            Row("sizing", f"RSS, {name}", last, "MB", note=f"PSS {one.pss_mb[name]:.0f}; {last - first:+.1f} in {one.seconds:.0f} s")
+        )
+    return rows
