@@ -388,6 +388,7 @@ K3 = {
 
 @pytest.mark.parametrize("text", K3)
 def test_the_k3s_rules(text: str) -> None:
+    """CASES C12."""
     assert mistakes(text, "k3") == [K3[text]]
 
 

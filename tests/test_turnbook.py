@@ -51,6 +51,7 @@ def test_the_newest_are_kept_and_older_ones_are_not_known() -> None:
 
 
 def test_none_is_kept_where_none_shall_be_and_its_times_count_all_the_same() -> None:
+    """CASES B9."""
     book = TurnBook()
     fill(book, *turn(1), keep=0)
     assert book.newest(None, 0) == []

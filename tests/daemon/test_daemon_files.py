@@ -125,7 +125,7 @@ def test_a_thousand_files_are_no_more_than_one(env: dict[str, str], tmp_path: Pa
 
 
 def test_nothing_is_left_outside_and_no_telemetry_is_begun(env: dict[str, str], clock: Path, tmp_path: Path) -> None:
-    """onnxruntime keeps an identity in the scratch and cache directories from the moment on at which it could send anything."""
+    """CASES C14: onnxruntime keeps an identity in the scratch and cache directories from the moment on at which it could send anything."""
     own = {name: str(tmp_path / name) for name in ("TMPDIR", "HOME", "XDG_CACHE_HOME")}
     for path in own.values():
         Path(path).mkdir()

@@ -316,7 +316,7 @@ def test_read_gives_up_after_its_timeout() -> None:
 
 
 def test_ears_that_are_too_slow_lose_the_oldest_and_are_told() -> None:
-    """CASES D9."""
+    """CASES D9, C7."""
     capture, ours = pair()
     microphone = Microphone(ours, capacity=10)
     send(capture, *(block(number) for number in range(100)))

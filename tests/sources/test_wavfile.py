@@ -128,6 +128,7 @@ def relabel(path: Path, length: int, more: bytes = b"") -> Path:
 
 @pytest.mark.parametrize("length", [0, 0xFFFF_FFFF, 0x7FFF_F000, 0xFFFF_FFDB])
 def test_a_streaming_writers_length_is_the_files(tmp_path: Path, length: int) -> None:
+    """CASES R15."""
     samples, note = read_audio(relabel(write(tmp_path / "x.wav", noise(30_000)), length))
     np.testing.assert_array_equal(samples, noise(30_000))
     assert note.remarks == (f"its header gives no length (0x{length:08X}); read to the end of the file",)
@@ -139,6 +140,7 @@ def test_a_length_beyond_the_file_is_a_truncated_file(tmp_path: Path) -> None:
 
 
 def test_a_wrong_length_of_the_whole_is_nobodys_business(tmp_path: Path) -> None:
+    """CASES R15."""
     path = write(tmp_path / "x.wav", noise(1000))
     data = path.read_bytes()
     path.write_bytes(data[:4] + struct.pack("<I", 0xFFFF_FFFF) + data[8:])

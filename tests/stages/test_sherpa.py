@@ -22,6 +22,7 @@ def files(library: Library) -> Mapping[str, Path]:
 
 
 def test_the_provider_file_turns_spinning_off_and_takes_more(tmp_path: Path) -> None:
+    """CASES C2."""
     name, _, path = provider(tmp_path, "spacemit", {"SPACEMIT_EP_INTRA_THREAD_AFFINITY": "8;9"}).partition(":")
     assert name == "spacemit"
     assert Path(path).read_text().splitlines() == [

@@ -148,7 +148,7 @@ def test_silence_says_nothing(transducer: Transducer) -> None:
 
 
 def test_long_dictation_goes_on_past_the_position_codes_wrap(transducer: Transducer, sample: Samples) -> None:
-    """Two minutes in one turn: what is heard late is heard as well as what is heard first."""
+    """CASES C3: Two minutes in one turn: what is heard late is heard as well as what is heard first."""
     text = decode(transducer, 0, np.tile(sample[FIRST:LAST], 30), always(5120))[-1].text
     assert 29 <= text.count(" in the ") <= 31
 
