@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -67,3 +69,22 @@ def test_a_process_that_dies_or_stands_still(
     room.quiet()
     after, _ = room.turn(clock)
     assert after.text == CLOCK, after
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("room", [20_000], indirect=True)
+def test_c11_a_hog_on_every_core_costs_no_sound(room: Room, clock: Path) -> None:
+    """How much later the ears then are, `tools/bench late` prints."""
+    room.turn(clock)
+    before = room.listener.status()["statistics"]
+    hogs = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in os.sched_getaffinity(0)]
+    try:
+        final, _ = room.turn(clock)
+    finally:
+        for hog in hogs:
+            hog.kill()
+            hog.wait()
+    after = room.listener.status()["statistics"]
+    assert final.text == CLOCK
+    for name in ("desk.samples_lost", "desk.blocks_dropped", "desk.overrun"):
+        assert after[name] == before[name], name
