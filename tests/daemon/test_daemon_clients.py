@@ -17,20 +17,14 @@ from voiced.desk import LevelHeard, Published
 from voiced.events import CloseReason, Final, TurnClosed, Wake, WakeRefused
 
 
-@pytest.fixture(scope="module")
-def again(tmp_path_factory: pytest.TempPathFactory, sample: Path) -> Path:
-    """ "jarvis, what time is it" every five seconds, for five minutes."""
-    samples, rate = soundfile.read(sample, dtype="int16", start=152_000, stop=181_840)
-    once = np.concatenate((samples, np.zeros(5 * rate - len(samples), np.int16)))
-    path = tmp_path_factory.mktemp("spoken") / "again.wav"
-    soundfile.write(path, np.tile(once, 60), rate)
-    return path
-
-
 @pytest.fixture
-def listener(start: Start, listen: Listen, bus: str, tmp_path: Path, again: Path) -> Iterator[Listener]:
-    config = tmp_path / "voiced.yaml"
-    config.write_text(f"lanes: [{{name: desk, source: 'file:{again}'}}]\n")
+def listener(request: pytest.FixtureRequest, start: Start, listen: Listen, bus: str, tmp_path: Path, sample: Path) -> Iterator[Listener]:
+    """Of a daemon that is asked "jarvis, what time is it" every five seconds, or as many as it is parametrized with."""
+    samples, rate = soundfile.read(sample, dtype="int16", start=152_000, stop=181_840)
+    once = np.concatenate((samples, np.zeros(getattr(request, "param", 5) * rate - len(samples), np.int16)))
+    again, config = tmp_path / "again.wav", tmp_path / "voiced.yaml"
+    soundfile.write(again, np.tile(once, 60), rate)
+    config.write_text(f"lanes: [{{name: desk, source: 'file:{again}'}}]\nendpoint: {{no_speech_ms: 15000}}\n")
     listener = listen(bus)
     voiced = start("voiced", "--bus", bus, "--config", config)
     listener.lane(Health="ok")
@@ -69,9 +63,10 @@ def test_who_plays_is_not_woken_by_itself_and_is_heard_after_it(listener: Listen
     listener.call(client.__aexit__(None, None, None))
 
 
+@pytest.mark.parametrize("listener", [20], indirect=True)
 def test_a_killed_client_takes_its_turn_along(listener: Listener, start: Start, bus: str) -> None:
     """CASES B7: SIGKILL; the daemon is asleep again and the next phrase wakes."""
-    listener.event(Final)  # the question was asked; now there is quiet for some seconds
+    listener.event(Final)  # the question was asked; now there is quiet for longer than voicectl needs to start
     listener.event(TurnClosed)
     listener.mark()
     waiting = start("voicectl", "--bus", bus, "trigger", "--wait")

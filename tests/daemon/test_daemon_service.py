@@ -94,7 +94,8 @@ def test_a_bus_that_comes_late_is_waited_for(
     with own_bus(runtime) as found:
         assert found == address
         assert manager.next()[0] == "READY=1"
-        listen(address).lane(Health="ok")
+        listener = listen(address)  # which may come after the change that it would be told of
+        until(lambda: listener.status()["health"] == "ok", "its health", lambda: voiced.err)
         assert voiced.stop() == 0, voiced.err
 
 
