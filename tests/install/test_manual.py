@@ -13,7 +13,7 @@ from shipping import commandline, manual
 from voicectl.__main__ import parser as voicectl_parser
 from voiced import errors, knobs
 from voiced.__main__ import parser as voiced_parser
-from voiced.settings import Settings
+from voiced.settings import Settings, defaults
 from voiced_setup.__main__ import parser as setup_parser
 
 PARSERS = {"voiced.8": voiced_parser, "voicectl.1": voicectl_parser, "voiced-setup.8": setup_parser}
@@ -65,7 +65,7 @@ def test_every_knob_is_in_the_page_with_its_default_and_what_it_may_be() -> None
         assert f".SS {name}" in PAGES["voiced.yaml.5"]
         for knob in knobs.rows(section.item or section.type).values():
             assert " ".join(knobs.explain(knob).split()) in page, f"{name}.{knob.name}"
-    assert "silence_ms: 700" in page
+    assert f"silence_ms: {knobs.show(defaults().endpoint.silence_ms)}" in page
 
 
 def test_the_exit_codes_of_the_pages_are_those_of_the_errors() -> None:
