@@ -43,6 +43,7 @@ class _Device:
     opened: bool = False
     failure: str = ""
     silence: str = ""
+    stalls: int = 0
     lost: int = 0
     late: dict[str, int] = field(default_factory=dict)
     row: PlacementRow | None = None
@@ -139,6 +140,7 @@ class Captures:
             "channels": max(channels) if all(channels) else 0,
             "stall_ms": round(capture.stall_ms),
             "looks": LOOKS,
+            "way": device.stalls,  # one way to a sound server that opens and gives nothing is followed by the next
             "reopen_ms": round(capture.reopen_ms),
             "reopen_max_ms": round(capture.reopen_max_ms),
             "placement": {"cores": list(placement.capture), "nice": placement.nice_capture},
@@ -164,6 +166,7 @@ class Captures:
                 if line != device.failure:  # said once, not at every try
                     log.warning("%s; it is looked for again and again", line)
                 device.failure = line
+                device.stalls += health == "stalled"
                 self._lose(device, health)
             case {"late": seconds}:  # the process goes on waiting, and ends when it gives up
                 line = f"{device.name}: it is open and has given no sound for {seconds:.1f} s"

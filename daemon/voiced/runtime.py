@@ -352,6 +352,8 @@ class Lane:
             statistics = self._microphone.statistics()
             beat |= {"blocks": statistics.blocks, "blocks_dropped": statistics.dropped, "samples_lost": statistics.lost}
             beat["level_dbfs"] = round(statistics.level_dbfs, 1)
+            if statistics.channel != "mix":
+                beat["channel"] = int(statistics.channel)
             if statistics.choice != self._choice and self._link.send({"chose": statistics.choice}):
                 self._choice = statistics.choice
         self._link.send({"beat": beat})

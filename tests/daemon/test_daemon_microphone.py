@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from livedaemon import PATIENCE, Listen, Listener, Process, Start, environment, until
-from soundserver import SoundServer, own_server
+from soundserver import SoundServer, own_server, write_tone
 from voiced.events import CloseReason, Final, TurnClosed, Wake
 
 CLOCK = "What time is it?"
@@ -161,8 +161,9 @@ def test_a_muted_lane_gets_no_sample_though_another_hears_the_same_device(pipewi
         before = sockets()
         listener.mute(True, "desk")
         until(lambda: len(sockets()) == len(before) - 1, "the end of the muted lane's socket")
-        then = until(lambda: one if (one := blocks("desk")) == blocks("desk") else None, "its last beat")
         first = blocks("door")
+        until(lambda: blocks("door") > first + 50, "some beats after that")  # the last of what was on its way is told
+        then, first = blocks("desk"), blocks("door")
         until(lambda: blocks("door") > first + 75, "the other to hear three seconds more")
         assert blocks("desk") == then
         listener.mute(False, "desk")
@@ -185,5 +186,17 @@ def test_a_lane_that_was_too_slow_is_overloaded_for_a_while(pipewire: SoundServe
             assert "too slow for what it hears" in lane["reason"]
             listener.wait(lambda item: getattr(item, "values", {}).get("Health") in ("ok", "digital_silence"), "the end of it")
             assert listener.pids() == pids
+    finally:
+        pipewire.listen_to("mic16")
+
+
+def test_the_channel_that_was_chosen_is_in_the_log(pipewire: SoundServer, begin: Begin, tmp_path: Path) -> None:
+    """CASES R8, R10."""
+    pipewire.listen_to("mic48")
+    try:
+        with begin(pipewire, "auto") as (process, listener):
+            assert pipewire.play(write_tone(tmp_path / "tone.wav", 5.0, [0, 440], 48_000), "mic48").wait(PATIENCE) == 0
+            process.says("lane desk: channel 1 of 2 is heard; dBFS: ")
+            assert listener.status()["statistics"]["desk.channel"] == 1
     finally:
         pipewire.listen_to("mic16")

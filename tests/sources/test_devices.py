@@ -145,6 +145,16 @@ def test_what_the_library_found_gets_ids_and_the_servers_sources() -> None:
     assert all_devices(bare[:1], server, CARDS_FILE) == CARDS[:1]  # no plugin leads to its sources
 
 
+def test_a_way_that_gives_nothing_is_followed_by_the_next() -> None:
+    """CASES H12: opened, and no data ever."""
+    pulse = Device(5, "pulse", "ALSA", 32, 44_100)
+    server = Server("PipeWire", DESK.source, (source(DESK),))
+    ways = [all_devices([DEFAULT, pulse, PIPEWIRE], server, "", way)[-1] for way in range(4)]
+    assert [one.index for one in ways] == [PIPEWIRE.index, pulse.index, PIPEWIRE.index, pulse.index]  # the default may be a bare card
+    assert all_devices([DEFAULT], server, "")[-1].index == DEFAULT.index
+    assert {one.source for one in ways} == {DESK.source}
+
+
 def test_a_pulse_server_is_not_reached_by_pipewires_plugin() -> None:
     pulse = Device(5, "pulse", "ALSA", 32, 44_100)
     server = Server("PulseAudio", DESK.source, (source(DESK),))

@@ -72,8 +72,11 @@ class Device:
         return self.name in PLUGINS and not self.source
 
 
-def all_devices(found: Sequence[Device], server: Server | None, cards: str) -> list[Device]:
-    """What the sound library found, with ids, and the server's sources; `cards` is the text of /proc/asound/cards."""
+def all_devices(found: Sequence[Device], server: Server | None, cards: str, way: int = 0) -> list[Device]:
+    """What the sound library found, with ids, and the server's sources; `cards` is the text of /proc/asound/cards.
+
+    way   which plugin leads to the sources, where there are several: 0 the surest, and round again
+    """
     ids = {number: card for number, card, _ in _CARD.findall(cards)}
 
     def known(device: Device) -> Device:
@@ -83,10 +86,11 @@ def all_devices(found: Sequence[Device], server: Server | None, cards: str) -> l
         return replace(device, id=hw, monitor=bool(_ECHO.search(device.name)))
 
     devices = [known(device) for device in found]
-    way = next((device for name in PLUGINS for device in devices if device.name == name and _leads_to(name, server)), None)
-    if server is None or way is None:
+    ways = [device for name in PLUGINS for device in devices if device.name == name and _leads_to(name, server)]
+    if server is None or not ways:
         return devices
-    return [*devices, *(_of_server(source, server, way) for source in server.sources)]
+    ways = [one for one in ways if one.name != "default"] or ways  # that may be a bare card
+    return [*devices, *(_of_server(source, server, ways[way % len(ways)]) for source in server.sources)]
 
 
 def _leads_to(plugin: str, server: Server | None) -> bool:

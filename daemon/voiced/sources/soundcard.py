@@ -35,6 +35,7 @@ class Job:
     rate       None: a lane's own (16 kHz) or, where refused, the device's; a server's source always at its own
     channels   the least that the lanes need; 0: all that there are
     looks      how often a device that is not there is looked for before the process ends, to begin afresh
+    way        of several to the same server's sources, see devices.all_devices
     reopen_ms, reopen_max_ms   between two looks where nothing tells of a change: doubled each time, at the most
     """
 
@@ -44,6 +45,7 @@ class Job:
     channels: int = 1
     stall_ms: int = 1000
     looks: int = 1
+    way: int = 0
     reopen_ms: int = 500
     reopen_max_ms: int = 1500
     placement: Mapping[str, Any] = field(default_factory=dict)
@@ -80,7 +82,7 @@ class SoundCard:
     def __init__(self) -> None:
         self._library: Any = None
 
-    def devices(self) -> tuple[list[Device], Server | None]:
+    def devices(self, way: int = 0) -> tuple[list[Device], Server | None]:
         """Everything that can record, and the server. Raises DeviceError without PortAudio."""
         if self._library is None:
             self._library = _load()
@@ -98,7 +100,7 @@ class SoundCard:
         except OSError:  # no sound in this kernel
             cards = ""
         server = ask()
-        return all_devices(found, server, cards), server
+        return all_devices(found, server, cards, way), server
 
     def rates(self, device: Device) -> tuple[int, ...]:
         """The usual ones that it takes, all channels at once; its own one, of a server's source; none, where it is busy or leads to a
@@ -120,7 +122,7 @@ class SoundCard:
 
         Raises DeviceError; its cause is an OSError with the device's errno where there is one.
         """
-        found, server = self.devices()
+        found, server = self.devices(job.way)
         device, why = choose(job.device, found, server.default if server else "")
         _aim(device)
         tried: list[str] = []
