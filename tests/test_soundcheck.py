@@ -47,6 +47,15 @@ def test_noise_and_speech_are_told_apart(noise_dbfs: float, above_db: float, see
         assert channel.snr == pytest.approx(above_db, abs=2)
 
 
+def test_zeros_are_no_rooms_noise() -> None:
+    """A server that is just starting, and a headset's gate, give some."""
+    voice, spoken = talk(-30)
+    sound = noise(-60) + voice
+    sound[: 2 * RATE] = 0
+    (channel,) = measure(int16(sound), RATE, [False] * (WINDOWS // 2) + spoken[WINDOWS // 2 :]).channels
+    assert channel.noise == pytest.approx(-60, abs=1.5)
+
+
 def test_where_nobody_spoke_nothing_is_said_of_speech() -> None:
     (channel,) = measure(int16(noise(-60)), RATE, [False] * WINDOWS).channels
     assert channel.speech is None and channel.snr is None

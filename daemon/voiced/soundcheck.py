@@ -35,7 +35,7 @@ class Channel:
     """Figures of one channel.
 
     level, peak     dBFS of all of it; of its greatest sample
-    noise           dBFS of the quiet: the least tenth of its windows without speech
+    noise           dBFS of the quiet: the least tenth of its windows without speech, those of zeros left out
     speech          dBFS of the windows with speech, the noise taken off; None where nobody spoke
     clipped         part of the samples that are at the end of the scale, several in a row
     dc              constant voltage, part of full scale
@@ -119,7 +119,9 @@ def _channel(sound: Floats, rate: int, speech: NDArray[np.bool_]) -> Channel:
     powers = _windows(sound, rate)
     spoken = np.zeros(len(powers), bool)
     spoken[: len(speech)] = speech[: len(powers)]
-    quiet = np.sort(powers[~spoken]) if (~spoken).any() else np.sort(powers)
+    # windows of zeros are no room's: a server that is just starting, or a headset's own gate
+    rooms = [powers[~spoken & (powers > 0)], powers[~spoken], powers]
+    quiet = np.sort(next(some for some in rooms if len(some)))
     noise = float(quiet[: max(1, len(quiet) // 10)].mean())
     loud = float(powers[spoken].mean()) if spoken.any() else 0.0
     level = dbfs(float(sound @ sound) / len(sound))
