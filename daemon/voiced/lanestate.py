@@ -18,6 +18,8 @@ from .errors import DeviceError, InternalError
 from .hearing import TOO_SLOW, Hearing, Overload, Verdict
 from .ledger import Ledger
 from .settings import LaneSettings
+from .turnids import LANE_SLOTS
+from .units import RATE
 
 TRIGGER_SECONDS = 2.0
 
@@ -88,6 +90,12 @@ class LaneState:
         if self.muted or self.source_health != "ok":
             return "muted" if self.muted else self.source_health
         return "overloaded" if self.overload.now else "digital_silence" if self.silence else "ok"
+
+    def job(self, now_ns: int) -> dict[str, Any]:
+        """What its next process begins with, beside the settings; `now_ns` of CLOCK_MONOTONIC. What is lost of the sound is counted."""
+        position = self.position + round((now_ns / 1e9 - self.position_at) * RATE) if self.position else 0
+        begins = {"position": position, "position_ns": now_ns if position else 0}
+        return {"lane": self.settings.name, "first_turn": self.ledger.next_turn, "turn_step": LANE_SLOTS} | begins
 
     def beat(self, position: int, now: float) -> None:
         """Its process says how far it has heard; `now` in seconds of CLOCK_MONOTONIC."""

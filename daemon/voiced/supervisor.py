@@ -39,7 +39,6 @@ from .rewriter import Rewriter
 from .settings import Settings, has_second_pass, roles, to_plain
 from .statistics import Statistics
 from .turnids import LANE_SLOTS, TurnIds
-from .units import RATE
 from .warmup import WarmUp
 
 log = logging.getLogger("voiced")
@@ -150,17 +149,8 @@ class Supervisor:
     # ── lanes ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _start_lane(self, lane: LaneState) -> None:
-        elapsed = time.monotonic() - lane.position_at
-        position = lane.position + round(elapsed * RATE) if lane.position else 0  # what is lost of the sound is counted
-        job = self._job | {
-            "lane": lane.settings.name,
-            "first_turn": lane.ledger.next_turn,
-            "turn_step": LANE_SLOTS,
-            "position": position,
-            "position_ns": time.monotonic_ns() if position else 0,
-        }
         lane.revision, lane.phrases = self._revision, self._phrases(lane)
-        lane.child = Child("lane", lane.settings.name, job, self._lane_said, self._lane_exited)
+        lane.child = Child("lane", lane.settings.name, self._job | lane.job(time.monotonic_ns()), self._lane_said, self._lane_exited)
 
     def _lane_of(self, child: Child) -> LaneState:
         return self._lanes[child.name]
