@@ -27,6 +27,7 @@ WINDOW_MS = 32
 
 _CLIPPED_RUN = 3  # samples at the same end of the scale in a row: a single one may be a peak that just reached it
 _DEAD_DBFS = -85.0  # one bit that flips is -90: nothing is connected
+_ZEROS = 1e-6  # mean square of what is constant, after a mean was taken off; a single bit in a window is 0.002
 _OPPOSITE = -0.8  # correlation of two channels that hear the same, one the other way round
 
 
@@ -120,7 +121,7 @@ def _channel(sound: Floats, rate: int, speech: NDArray[np.bool_]) -> Channel:
     spoken = np.zeros(len(powers), bool)
     spoken[: len(speech)] = speech[: len(powers)]
     # windows of zeros are no room's: a server that is just starting, or a headset's own gate
-    rooms = [powers[~spoken & (powers > 0)], powers[~spoken], powers]
+    rooms = [powers[~spoken & (powers > _ZEROS)], powers[~spoken], powers]
     quiet = np.sort(next(some for some in rooms if len(some)))
     noise = float(quiet[: max(1, len(quiet) // 10)].mean())
     loud = float(powers[spoken].mean()) if spoken.any() else 0.0
