@@ -31,7 +31,7 @@ from .stages.gate import Gate
 from .stages.keywords import Keywords, TextPhrase
 from .stages.llama_server import LlamaServer
 from .stages.phrase import PhraseVerifier, Wanted
-from .stages.second_pass import SecondPass
+from .stages.second_pass import SecondPass, SecondPassStage
 from .stages.sherpa import Spotter, provider
 from .stages.transducer import Transducer
 from .stages.turn_detector import TurnDetector
@@ -248,7 +248,7 @@ def pipeline(settings: Settings, library: Library, runtime_dir: Path, say: Say =
     return Pipeline(hearing, scribe(settings, library, ring, runtime_dir, say, rewrite, hearing.rest, lane=lane))
 
 
-def answer(stage: SecondPass | LlamaServer, sample: int, turn: int, attempt: int, sound: Samples) -> Rewritten:
+def answer(stage: SecondPassStage, sample: int, turn: int, attempt: int, sound: Samples) -> Rewritten:
     """One turn through the second pass, timed; what goes wrong inside the library is the answer's failure."""
     began = time.perf_counter_ns()
     try:

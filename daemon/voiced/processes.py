@@ -28,7 +28,7 @@ from .models import Library, default_library
 from .plain import encode
 from .settings import Settings, from_plain
 from .stages.llama_server import LlamaServer
-from .stages.second_pass import SecondPass
+from .stages.second_pass import SecondPassStage
 
 PROBE_NICE = 5
 """Trying a model must not take the time of those who hear, as little as the recognizer does (placement.nice_transducer)."""
@@ -69,7 +69,7 @@ def _rewrite_turns(link: wire.Link) -> int:
     except Exception as error:
         trace()
         return fail(link, InternalError("the second pass", f"cannot be built: {type(error).__name__}: {error}"))
-    free: queue.SimpleQueue[SecondPass | LlamaServer] = queue.SimpleQueue()
+    free: queue.SimpleQueue[SecondPassStage] = queue.SimpleQueue()
     free.put(stage)
     width = stage.width if isinstance(stage, LlamaServer) else 1
     if isinstance(stage, LlamaServer):

@@ -5,8 +5,8 @@ time, the recognizer nearly so, and the second pass is asked for in turns. A num
 does not grow with the time of the sound (late.py). The greatest is found by bisection: it is the knee.
 
 The condition for real time is held against it: N lanes want N ≤ W·B·chunk/t, with W cores, B streams decoded in one call (1 here), and t
-the time in which the recognizer computes a chunk of sound, foresight and flush included. It says nothing of stage 1, the VAD and the
-second pass, so the knee lies below. From what was measured follows what a board has room for, by computing and by memory.
+the processor time that a lane has for a chunk of sound, nearly all of it the recognizer's. It says nothing of the second pass and of who
+else works here, so the knee lies below. From what was measured follows what a board has room for, by computing and by memory.
 """
 
 from __future__ import annotations
@@ -25,11 +25,10 @@ from typing import Any
 
 import numpy as np
 from voiced.api import Published
-from voiced.events import Final, TurnClosed
+from voiced.events import TurnClosed
 from voiced.models import default_library
 from voiced.settings import Settings
 from voiced.statistics import percentile
-from voiced.units import RATE
 
 from . import late, recordings
 from .rows import Row
@@ -38,6 +37,9 @@ from .running import Daemon, process_seconds, pss_mb, rss_mb, several
 MOST = 8
 KEEPS_UP_MS = 10.0
 """Lateness that may be gained in a second of sound: 1 %, above what the scatter of half a minute of partials gives."""
+
+LEAST_WAITS = 3
+"""Of a lane, before its mean is told: one alone says who came first."""
 
 SETTLE_S = 3.0
 TURN_S = 10.0
@@ -48,7 +50,7 @@ FREE = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """So many lanes for `seconds`. Processor seconds and memory by process; `queue_ms`: by lane, waits for the second pass."""
+    """So many lanes for `seconds`. Costs by process; `waits_ms`: by lane, from asking the second pass to its answer."""
 
     lanes: int
     seconds: float
@@ -57,8 +59,7 @@ class Measured:
     cpu_s: Mapping[str, float]
     pss_mb: Mapping[str, float]
     rss_mb: Mapping[str, tuple[float, float]]
-    queue_ms: Mapping[str, list[float]]
-    chunk_ms: list[float]
+    waits_ms: Mapping[str, list[float]]
 
     @property
     def slope(self) -> float:
@@ -111,17 +112,8 @@ async def measure(lanes: int, seconds: float) -> Measured:
             passed = time.monotonic() - began
             cost = {name: process_seconds(pid) - before[pid] for name, pid in processes}
             pss, grown = {name: pss_mb(pid) for name, pid in processes}, {name: (rss[pid], rss_mb(pid)) for name, pid in processes}
-            return Measured(
-                lanes,
-                passed,
-                late.partials(heard),
-                await daemon.statistics(),
-                cost,
-                pss,
-                grown,
-                await _waits(daemon, heard),
-                _chunks(heard),
-            )
+            waits = await _waits(daemon, heard)
+            return Measured(lanes, passed, late.partials(heard), await daemon.statistics(), cost, pss, grown, waits)
 
 
 async def listen(daemon: Daemon, seconds: float) -> list[Published]:
@@ -140,17 +132,8 @@ async def _waits(daemon: Daemon, heard: list[Published]) -> dict[str, list[float
     for item in heard:
         if isinstance(item.event, TurnClosed):
             turn: dict[str, Any] = await daemon.client.turn(item.event.turn)
-            found[item.lane] += [attempt["queue_ms"] for attempt in turn["attempts"] if "queue_ms" in attempt]
+            found[item.lane] += [one["done_ms"] - one["queued_ms"] for one in turn["attempts"] if {"done_ms", "queued_ms"} <= one.keys()]
     return found
-
-
-def _chunks(heard: list[Published]) -> list[float]:
-    """Of each turn: milliseconds in which the recognizer computed a chunk of its sound."""
-    settings = Settings()
-    chunk_ms = default_library(settings.models.path).model(settings.models.transducer).chunk_ms
-    took = {item.event.turn: item.event.measured.get("transducer_ms", 0.0) for item in heard if isinstance(item.event, Final)}
-    closed = [item.event for item in heard if isinstance(item.event, TurnClosed) and item.event.turn in took]
-    return [took[turn.turn] / ((turn.last - turn.first) / RATE * 1000 / chunk_ms) for turn in closed]
 
 
 def _rows(one: Measured) -> list[Row]:
@@ -165,9 +148,9 @@ def _rows(one: Measured) -> list[Row]:
         Row("lanes", f"{what}: partial late, p95", p95, "ms", note=f"p50 {p50:.0f}; beyond the lane's earliest"),
         Row("lanes", f"{what}: wake hop late, p99", max(ears), "ms", note="the worst lane; since its sound came, all else at work"),
     ]
-    means = [statistics.mean(waits) for waits in one.queue_ms.values() if waits]
+    means = [statistics.mean(waits) for waits in one.waits_ms.values() if len(waits) >= LEAST_WAITS]
     if len(means) > 1:
-        note = "the lane that waited longest on average, beside the one that waited least"
+        note = f"of {len(means)} lanes the one that waited longest on average, beside the one that waited least; its decoding counts"
         rows.append(Row("lanes", f"{what}: wait for the second pass", max(means), "ms", bare=min(means), aim=2.0, note=note))
     return rows
 
@@ -175,20 +158,11 @@ def _rows(one: Measured) -> list[Row]:
 def _condition(knee: int, most: int, one: Measured) -> list[Row]:
     settings = Settings()
     chunk_ms = default_library(settings.models.path).model(settings.models.transducer).chunk_ms
-    rows = []
-    if one.chunk_ms:
-        cores, t = len(os.sched_getaffinity(0)), statistics.median(one.chunk_ms)
-        note = f"beside N ≤ W·B·chunk/t: W {cores} cores, B 1, chunk {chunk_ms:g} ms, t {t:.1f} ms"
-        rows.append(Row("lanes", "in real time (the knee)", knee, "lanes", bare=cores * chunk_ms / t, aim=1.0, note=note))
-    else:
-        rows.append(Row("lanes", "in real time (the knee)", knee, "lanes", note="no turn ended, so t is not known"))
+    cores, t = len(os.sched_getaffinity(0)), one.a_lane(one.cpu_s)[0] / one.seconds * chunk_ms
+    note = f"beside N ≤ W·B·chunk/t: W {cores} cores, B 1, chunk {chunk_ms:g} ms, t {t:.1f} ms"
     if knee == most:
-        rows[-1] = Row(**{**_fields(rows[-1]), "note": f"{rows[-1].note}; no more than {most} were tried"})
-    return rows
-
-
-def _fields(row: Row) -> dict[str, Any]:
-    return {name: getattr(row, name) for name in Row.__dataclass_fields__}
+        note += f"; no more than {most} were tried"
+    return [Row("lanes", "in real time (the knee)", knee, "lanes", bare=cores * chunk_ms / t, aim=1.0, note=note)]
 
 
 def _sizing(one: Measured) -> list[Row]:

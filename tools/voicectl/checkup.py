@@ -39,6 +39,8 @@ from voiced.api import (
     try_provider,
 )
 
+from .mic import NO_DEVICE
+
 OLDEST_PYTHON = (3, 11)
 
 MEMORY_KB = 400 << 10
@@ -122,7 +124,7 @@ def models(wanted: Settings) -> Iterator[Finding]:
 
 def microphone(wanted: Settings, look: Callable[[str], Finding] = try_microphone) -> Iterator[Finding]:
     """Each lane's device, by the sound library's own list. Nothing is recorded."""
-    for source in dict.fromkeys(lane.source for lane in wanted.lanes if not lane.source.startswith("file:")):
+    for source in dict.fromkeys(lane.source for lane in wanted.lanes if not lane.source.startswith(NO_DEVICE)):
         yield look(source)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
@@ -30,6 +31,15 @@ class SecondPassStatistics:
     samples: int
     empty: int
     """Decodes that gave no text."""
+
+
+class SecondPassStage(Protocol):
+    """What rewrites a turn: a model of ours, or a server (llama_server.py)."""
+
+    log_probability: float | None
+
+    def decode(self, samples: Samples) -> str: ...
+    def reset(self) -> None: ...
 
 
 class SecondPass:

@@ -19,7 +19,7 @@ from voiced.api import (
     InputError,
     ModelError,
     Pipeline,
-    SecondPass,
+    SecondPassStage,
     Settings,
     Trigger,
     TurnClosed,
@@ -89,7 +89,7 @@ def stages(settings: Settings, models: Models, runtime: Path) -> Stages:
     detector_files = models.find(_TURN_DETECTOR, "turn-detector").files if has_detector(models) else {}
 
     @cache
-    def rewriter() -> SecondPass:
+    def rewriter() -> SecondPassStage:
         return second_pass(settings, models, runtime, lambda _: None)
 
     @cache

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from voiced.api import HAND_OVER, Samples, SecondPass, SpeechProbability, Transducer, TurnDetector, Vad, Words, decode, encode
+from voiced.api import HAND_OVER, Samples, SecondPassStage, SpeechProbability, Transducer, TurnDetector, Vad, Words, decode, encode
 
 from .sounds import VAD_HOP
 
@@ -84,7 +84,7 @@ class Stages:
 
     vad: Vad
     transducer: Transducer
-    second_pass: Callable[[], SecondPass]
+    second_pass: Callable[[], SecondPassStage]
     turn_detector: Callable[[], TurnDetector]
     digest: str
     answers: Mapping[str, str]
