@@ -90,6 +90,12 @@ class SoundServer(Programs):
         wait_for((self._runtime / "pulse" / "native").exists, "pipewire-pulse")
         wait_for(lambda: "WirePlumber" in self._pactl("list", "clients"), "wireplumber")
 
+    def start_with_mic16(self) -> None:
+        """And with its default microphone, 16 kHz mono."""
+        self.start()
+        self.null_sink("mic16", 16_000, 1)
+        self.listen_to("mic16")
+
     def null_sink(self, name: str, rate: int, channels: int) -> None:
         """A sink that plays to nobody, and a microphone NAME-mic that hears what is played into it (NAME.monitor is a monitor, which is
         none)."""
@@ -276,10 +282,8 @@ def _directory() -> Iterator[Path]:
 
 def _furnish(server: SoundServer) -> SoundServer:
     """Two sinks and their microphones: mic16 (16 kHz mono, the default source) and mic48 (48 kHz stereo)."""
-    server.start()
-    server.null_sink("mic16", 16_000, 1)
+    server.start_with_mic16()
     server.null_sink("mic48", 48_000, 2)
-    server.listen_to("mic16")
     return server
 
 

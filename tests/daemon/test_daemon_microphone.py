@@ -82,9 +82,7 @@ def test_a_microphone_that_is_unplugged_is_found_again_by_its_name(pipewire: Sou
 def test_a_sound_server_that_is_started_again_is_found(begin: Begin, clock: Path) -> None:
     """CASES H2: it is away for a while, and everything else lives."""
     with own_server() as server:
-        server.start()
-        server.null_sink("mic16", 16_000, 1)
-        server.listen_to("mic16")
+        server.start_with_mic16()
         with begin(server, "auto") as (process, listener):
             pids = listener.pids()
             listener.mark()
@@ -92,9 +90,7 @@ def test_a_sound_server_that_is_started_again_is_found(begin: Begin, clock: Path
             listener.lane(Health="no_device")
             process.says("there is no device that records")
             listener.mark()
-            server.start()
-            server.null_sink("mic16", 16_000, 1)
-            server.listen_to("mic16")
+            server.start_with_mic16()
             listener.lane(Health="ok")
             assert_wakes(server, listener, clock, "mic16")
             others(pids, listener.pids())
@@ -104,9 +100,7 @@ def test_a_sound_server_that_is_started_again_is_found(begin: Begin, clock: Path
 def test_a_sound_server_that_hangs_is_a_stall(begin: Begin, clock: Path) -> None:
     """CASES D1, H8, H12: no error, no sound; reads hang and are killed; heard again when the server goes on."""
     with own_server() as server:
-        server.start()
-        server.null_sink("mic16", 16_000, 1)
-        server.listen_to("mic16")
+        server.start_with_mic16()
         with begin(server, "auto") as (process, listener):
             pids = listener.pids()
             listener.mark()

@@ -207,8 +207,7 @@ def test_a_server_that_comes_back_is_found() -> None:
         capture = CaptureProcess(server.env, looks=1000)
         try:
             assert failed(capture)["error"].startswith("capture: there is no device that records; ")
-            server.start()
-            server.null_sink("mic16", 16_000, 1)
+            server.start_with_mic16()
             assert opened(capture)["source"] == "mic16-mic"
             next_frame(Microphone(capture.attach("lane")))
             server.stop()
@@ -220,8 +219,7 @@ def test_a_server_that_comes_back_is_found() -> None:
         successor = CaptureProcess(server.env, looks=1000)
         try:
             assert failed(successor)["error"].startswith("capture: there is no device that records; ")
-            server.start()
-            server.null_sink("mic16", 16_000, 1)
+            server.start_with_mic16()
             assert opened(successor)["source"] == "mic16-mic"
             assert successor.stop() == 0
         finally:
