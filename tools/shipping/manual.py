@@ -51,8 +51,8 @@ SIGNALS = (
 VOICED = """voiced listens on a microphone, wakes on a phrase, publishes the words while they are spoken, knows when the speaker has
 finished, and publishes the final text on D-Bus as org.voiced.Voice1. Everything happens on this machine."""
 
-VOICECTL = """voicectl speaks to a running voiced, and measures and makes what voiced hears with. Of the commands below those of
-the workbench (asr, endpoint, vad, wake, selftest, models) need no running voiced."""
+VOICECTL = """voicectl speaks to a running voiced, and measures and makes what voiced hears with. What measures, makes, fetches or
+examines needs no running voiced."""
 
 YAML = """Settings of voiced(8). A key that is left out has its default. A mistake is told with its line; with one, voiced does not
 start and a running voiced keeps the settings that it has. voiced --check-config FILE tells all of them."""
