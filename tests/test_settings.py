@@ -268,7 +268,7 @@ ONE = {
     + ", ".join(f"{{name: l{n}}}" for n in range(9))
     + "]": "f:1: lanes: must be a list of 1 to 8 entries, each with name, source, listen, channel, endpoint; got a list of 9",
     "lanes:\n - name: a b": 'f:2: lanes[0].name: must be a name of letters, digits, _ and -; got a b; default "main"',
-    "lanes:\n - source: file:x.wav": "f:2: lanes[0].source: must be auto, a device's name or number, file:/PATH, loop:/PATH (again and again), or "
+    "lanes:\n - source: file:x.wav": "f:2: lanes[0].source: must be auto, a device's id, name or number, file:/PATH, loop:/PATH (again and again), or "
     "a socket that sends sound: unix:/PATH, tcp:HOST:PORT; "
     'got file:x.wav; default "auto"',
     "lanes:\n - name: a\n   source: file:/none/x.wav": 'f:3: lanes[0].source: must be a file that exists; got "file:/none/x.wav"; default "auto"',

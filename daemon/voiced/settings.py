@@ -65,7 +65,7 @@ class LaneSettings:
         "auto",
         "Where the sound is from.",
         pattern=r"(?!(?:file|loop|unix|tcp):).+|(?:file|loop|unix):/.+|tcp:.+:[0-9]{1,5}",
-        form="auto, a device's name or number, file:/PATH, loop:/PATH (again and again), or a socket that sends sound: unix:/PATH, "
+        form="auto, a device's id, name or number, file:/PATH, loop:/PATH (again and again), or a socket that sends sound: unix:/PATH, "
         "tcp:HOST:PORT",
     )
     listen: str = knob(
