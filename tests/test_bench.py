@@ -174,7 +174,7 @@ def test_lanes(library: Library) -> None:
 @pytest.mark.slow
 def test_isolation(library: Library) -> None:
     rows = figures("isolation")
-    assert {what.split(":")[0] for what in rows} == {"a lane dies", "a source sends half a frame"}
+    assert {what.split(":")[0] for what in rows} == {"a lane dies", "a source sends half a frame", "a disk stands still"}
     assert all((row["aim"] == 1.1 and row["value"] is None) or row["bare"] > 0 for row in rows.values())
 
 
