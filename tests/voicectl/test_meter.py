@@ -6,6 +6,7 @@ import fcntl
 import io
 import os
 import pty
+import select
 import struct
 import termios
 from collections.abc import Iterator
@@ -75,7 +76,11 @@ def resize(fd: int, columns: int) -> None:
 
 
 def drawn(fd: int) -> str:
-    return os.read(fd, 65_536).decode()
+    """All that comes, up to a pause: a terminal hands on what was written bit by bit."""
+    data = os.read(fd, 65_536)
+    while select.select([fd], [], [], 0.3)[0]:
+        data += os.read(fd, 65_536)
+    return data.decode()
 
 
 def test_a_terminal_that_is_resized_gets_lines_of_its_new_width(monkeypatch: pytest.MonkeyPatch) -> None:
