@@ -42,9 +42,12 @@ def receipt(turn: int) -> Receipt:
 
 def test_files_are_dealt_out_and_heard_in_order(folder: Folder, tmp_path: Path) -> None:
     assert [lane.source.rpartition("/")[2] for lane in folder.lanes] == ["a.wav", "b.wav"]
-    assert folder.next("lane1", 700).endswith("/c.wav")
-    assert folder.playing("lane1") == (tmp_path / "in" / "c.wav", 700)
-    assert [folder.next(lane, 0)[-5:] for lane in ("lane1", "lane2", "lane1", "lane2")] == ["e.wav", "d.wav", "", ""]
+    assert folder.next("lane1").endswith("/c.wav")
+    for position in (700, 900):  # the lane was begun again
+        folder.opened("lane1", "WAV", position)
+        assert folder.playing("lane1") == (tmp_path / "in" / "c.wav", position)
+    assert folder.formats == {"WAV": 1}
+    assert [folder.next(lane)[-5:] for lane in ("lane1", "lane2", "lane1", "lane2")] == ["e.wav", "d.wav", "", ""]
     with pytest.raises(InputError, match="has nothing to hear: no files"):
         (tmp_path / "none").mkdir()
         Folder(tmp_path / "none", 2)

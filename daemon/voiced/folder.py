@@ -9,6 +9,7 @@ of speech, and needs no phrase. Files of different rates and forms are converted
 from __future__ import annotations
 
 from collections import Counter, deque
+from collections.abc import Mapping
 from pathlib import Path
 
 from .errors import InputError
@@ -20,7 +21,7 @@ SUFFIXES = (".wav", ".flac", ".ogg", ".oga", ".opus", ".mp3", ".aiff", ".aif", "
 
 
 class Folder:
-    """Runs in main's loop. `lanes` are their settings, `left_out` the names of what is no audio by its name, `formats` what was heard.
+    """Runs in main's loop. `lanes` are their settings, `left_out` the names of what is no audio by its name.
 
     Raises InputError where there is nothing to hear, or a name that no setting can have.
     """
@@ -35,7 +36,7 @@ class Folder:
         if not self.files:
             held = f"{len(found)} files, none of them audio by its name" if found else "no files"
             raise InputError(str(directory), f"has nothing to hear: {held}", f"audio is {' '.join(SUFFIXES)}")
-        self.formats: Counter[str] = Counter()
+        self._forms: dict[Path, str] = {}
         self._coming = {f"lane{number}": deque(self.files[number - 1 :: lanes]) for number in range(1, min(lanes, len(self.files)) + 1)}
         self._playing = {lane: (self._take(lane), 0) for lane in self._coming}
         self.lanes = tuple(LaneSettings(lane, f"file:{path}", listen="always") for lane, (path, _) in self._playing.items())
@@ -46,17 +47,24 @@ class Folder:
             raise InputError(ascii(str(path)), "a file's path must be printable text of some length", "rename it")
         return path
 
-    def next(self, lane: str, position: int) -> str:
-        """What the lane hears from this position on, as a source; "" where nothing is left."""
+    def next(self, lane: str) -> str:
+        """What the lane hears next, as a source; "" where nothing is left."""
         if not self._coming[lane]:
             return ""
         path = self._take(lane)
-        self._playing[lane] = (path, position)
+        self._playing[lane] = (path, 0)
         return f"file:{path}"
 
-    def opened(self, form: str) -> None:
-        """Of a file: its format, rate and channels."""
-        self.formats[form] += 1
+    def opened(self, lane: str, form: str, position: int) -> None:
+        """The lane hears its file from this position on; `form`: format, rate and channels. Again, where its process was begun again."""
+        path, _ = self._playing[lane]
+        self._forms[path] = form
+        self._playing[lane] = (path, position)
+
+    @property
+    def formats(self) -> Mapping[str, int]:
+        """How many files of each form were opened."""
+        return Counter(self._forms.values())
 
     def playing(self, lane: str) -> tuple[Path, int]:
         """The file that the lane hears or heard last, and the position of its first sample."""

@@ -40,11 +40,11 @@ OWN_SOURCES = ("file:", "loop:", "tcp:", "unix:")
 class Feed(Protocol):
     """What lanes hear that hear one file after the other."""
 
-    def next(self, lane: str, position: int) -> str:
-        """A lane's source from this position on; "" where nothing is left."""
+    def next(self, lane: str) -> str:
+        """A lane's next source; "" where nothing is left."""
 
-    def opened(self, form: str) -> None:
-        """A file has been, and is of this form."""
+    def opened(self, lane: str, form: str, position: int) -> None:
+        """The lane has opened its source, a file of this form, and hears it from this position on; once more, where it was begun again."""
 
 
 @dataclass(slots=True)

@@ -178,7 +178,7 @@ class Lane:
                 # a file is over, or a capture process has gone: the microphone goes on when it gets the next one's socket
                 self._heard.put(AudioLost(self._position))
                 if isinstance(source, PacedFile):
-                    self._link.send({"ended": True, "position": self._position})
+                    self._link.send({"ended": True})
                     source = None
                 continue
             except InputError as error:
@@ -213,11 +213,11 @@ class Lane:
         except InputError as error:
             self._refuse(error)
             return None
-        self._link.send({"opened": opened.form})
+        self._link.send({"opened": opened.form, "position": self._position})
         return opened
 
     def _refuse(self, error: InputError) -> None:
-        self._link.send({"refused": str(error), "exit": error.exit_code, "position": self._position})
+        self._link.send({"refused": str(error), "exit": error.exit_code})
 
     def _hand_over(self, heard: Heard) -> None:
         try:

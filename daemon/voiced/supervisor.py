@@ -210,14 +210,14 @@ class Supervisor:
                 lane.source_health, lane.reason = health, line
                 lane.hearing.stop()
                 self._publisher.tell_lane(lane)
-            case {"opened": form} if self._feed:
-                self._feed.opened(form)
-            case {"ended": True, "position": position}:
-                self._source_ended(lane, position)
-            case {"refused": line, "exit": code, "position": position}:
+            case {"opened": form, "position": position} if self._feed:
+                self._feed.opened(child.name, form, position)
+            case {"ended": True}:
+                self._source_ended(lane)
+            case {"refused": line, "exit": code}:
                 log.error("%s", line)
                 self._exit_code, lane.reason = code, line
-                self._source_ended(lane, position)
+                self._source_ended(lane)
             case {"failed": line, "exit": code}:
                 self._child_failed(child, line, code)
             case {"chose": line} if line:
@@ -306,10 +306,10 @@ class Supervisor:
             self._captures.attach(lane.settings)
         self._publisher.tell_lane(lane)
 
-    def _source_ended(self, lane: LaneState, position: int) -> None:
+    def _source_ended(self, lane: LaneState) -> None:
         """A lane's file is over, or is none."""
         lane.hearing.stop()
-        if self._feed and (following := self._feed.next(lane.settings.name, position)):
+        if self._feed and (following := self._feed.next(lane.settings.name)):
             lane.settings = replace(lane.settings, source=following)
             self._give_source(lane)
             return
