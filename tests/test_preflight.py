@@ -194,6 +194,8 @@ def test_a_sound_library_that_is_absent_is_told(tmp_path: Path) -> None:
     found = try_microphone("auto", environ=env)
     assert not found.good
     assert "PortAudio" in found.what
+    env = with_module(tmp_path, "sounddevice", "raise ModuleNotFoundError(\"No module named 'sounddevice'\")")
+    assert try_microphone("auto", environ=env) == Finding("microphone", False, "is not installed", "voiced-setup")
 
 
 def test_a_server_s_microphone_is_found_and_a_muted_one_is_told(tmp_path: Path) -> None:

@@ -149,7 +149,7 @@ def try_microphone(
         )
     if ended.status == 0:
         return Finding(name, True, f"{wanted}: {ended.out.strip()}")
-    if ended.status == 1 and (lines := ended.err.strip().splitlines()[-2:]) and "Error" not in lines[0]:
+    if ended.status == 1 and "Traceback" not in ended.err and (lines := ended.err.strip().splitlines()[-2:]):
         return Finding(name, False, f"{wanted}: {lines[0]}", lines[-1] if len(lines) > 1 else "voicectl mic list")
     return Finding(name, False, *_wrong(ended, "sounddevice", CPUINFO))
 
