@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -27,7 +30,7 @@ MADE: dict[str, Callable[[Samples], Samples]] = {
     "breath": lambda sound: np.concatenate((sound[17_000:28_480], sound[29_280:56_080], np.zeros(8_000, np.int16), sound[152_000:190_000])),
 }
 """The golden set, of the recording that comes with voiced: as it is, 18 dB softer, one turn, talk that wakes nobody, and two turns of which
-the first has next to no pause after the phrase. After a change that is meant: `voicectl replay FILE --write-expect` for each."""
+the first has next to no pause after the phrase. After a change that is meant: `python tests/voicectl/test_replay.py` saves it anew."""
 
 
 @pytest.fixture
@@ -131,3 +134,16 @@ def test_what_is_no_saved_turn_is_refused_in_one_line(tmp_path: Path, said: str,
         load(path)
     with pytest.raises(InputError, match="cannot be read"):
         load(tmp_path / "b.turn.json")
+
+
+def save() -> None:
+    """The golden set, as it is heard now."""
+    with tempfile.TemporaryDirectory() as directory:
+        files = [made(name, Path(directory)) for name in MADE]
+        subprocess.run([sys.executable, "-m", "voicectl", "replay", *files, "--write-expect"], check=True)
+        for path in Path(directory).glob("*.turn.json"):
+            (GOLDEN / path.name).write_bytes(path.read_bytes())
+
+
+if __name__ == "__main__":
+    save()
