@@ -1,6 +1,6 @@
 """How many lanes are heard in real time, what a lane costs, and how many a board has room for.
 
-Each lane hears the phrase and ten seconds of talk, over and over, each at another place of it: stage 1 of the wake phrase runs all the
+Each lane hears the phrase and five seconds of talk, over and over, each at another place of it: stage 1 of the wake phrase runs all the
 time, the recognizer nearly so, and the second pass is asked for in turns. A number of lanes keeps up when the lateness of its partials
 does not grow with the time of the sound (late.py). The greatest is found by bisection: it is the knee.
 
@@ -42,7 +42,7 @@ LEAST_WAITS = 3
 """Of a lane, before its mean is told: one alone says who came first."""
 
 SETTLE_S = 3.0
-TURN_S = 10.0
+TURN_S = 5.0
 BOARDS_MB = (512, 2048, 8192)
 FREE = 0.5
 """Of a board's memory, what the system and all else leave."""
