@@ -122,9 +122,9 @@ def test_settings_with_lanes_of_their_own_come_back_from_the_plain_form() -> Non
 
 CONTRADICTORY = {
     "endpoint:\n  token_silence_ms: 700": "f:2: endpoint.token_silence_ms: endpoint.token_silence_ms must be at most endpoint.silence_complete_ms; "
-    "got 700, 600; default 100, 600",
+    "got 700, 450; default 100, 450",
     "endpoint:\n  profile: patient\n  silence_ms: 700": "f:3: endpoint.silence_ms: endpoint.silence_complete_ms must be at most "
-    "endpoint.silence_ms; got 800, 700; default 600, 900",
+    "endpoint.silence_ms; got 800, 700; default 450, 900",
     "endpoint: {no_speech_ms: 20000}": "f:1: endpoint.no_speech_ms: endpoint.no_speech_ms must be at most endpoint.too_long_ms; got 20000, 15000; "
     "default 5000, 15000",
     "endpoint: {likely_end_ms: 1000}": "f:1: endpoint.likely_end_ms: endpoint.likely_end_ms must be at most endpoint.silence_ms; got 1000, 900; "

@@ -33,7 +33,7 @@ class EndpointSettings:
         "balanced", "Defaults of the knobs below that list it; one that is written down keeps its own value.", choices=PROFILES, live=True
     )
     token_threshold: float = knob(
-        -3.0, "Log-probability that an end token must have to count.", low=-30, high=0, unit="natural logarithm", live=True
+        -1.6, "Log-probability that an end token must have to count.", low=-30, high=0, unit="natural logarithm", live=True
     )
     token_silence_ms: float = _by_profile("Silence that must go with an end token.", 60.0, 100.0, 300.0, 1500.0, 500.0, low=0, high=5000)
     foresight: bool = knob(
@@ -41,11 +41,11 @@ class EndpointSettings:
         live=True,
     )  # fmt: skip
     foreseen_silence_ms: float = _by_profile(
-        "Silence that must go with an end token that is foreseen.", 160.0, 240.0, 500.0, 1500.0, 500.0, low=32, high=5000
+        "Silence that must go with an end token that is foreseen.", 160.0, 320.0, 500.0, 1500.0, 500.0, low=32, high=5000
     )
     silence_complete_ms: float = _by_profile(
         "Silence after speech that ends a turn whose text looks complete: a token came that does not count.",
-        *(300.0, 600.0, 800.0, 1500.0, 500.0), low=100, high=10_000,
+        *(300.0, 450.0, 800.0, 1500.0, 500.0), low=100, high=10_000,
     )  # fmt: skip
     silence_ms: float = _by_profile(
         "Silence after speech that ends a turn without a token.", 600.0, 900.0, 1200.0, 2500.0, 500.0, low=100, high=10_000

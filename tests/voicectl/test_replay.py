@@ -30,7 +30,8 @@ MADE: dict[str, Callable[[Samples], Samples]] = {
     "breath": lambda sound: np.concatenate((sound[17_000:28_480], sound[29_280:56_080], np.zeros(8_000, np.int16), sound[152_000:190_000])),
 }
 """The golden set, of the recording that comes with voiced: as it is, 18 dB softer, one turn, talk that wakes nobody, and two turns of which
-the first has next to no pause after the phrase. After a change that is meant: `python tests/voicectl/test_replay.py` saves it anew."""
+the first has next to no pause after the phrase. After a change that is meant it is saved anew by
+`PYTHONPATH=tests python tests/voicectl/test_replay.py`."""
 
 
 @pytest.fixture
