@@ -232,3 +232,43 @@ def test_there_is_an_end_to_clients(
                 client.close()
 
     go(test())
+
+
+def test_calls_of_one_client_hold_in_the_order_they_came(bus: Bus, library: str, go: Go, desk: MemoryDesk, serving: type[Serving]) -> None:
+    """A client need not wait for an answer before it asks for the next thing: a sound ends and another begins."""
+
+    async def test() -> None:
+        async with serving(desk, bus.address, library) as service:
+            client, other = [await connect(bus.address, library) for _ in range(2)]
+            await asyncio.gather(ask(client, "Subscribe", path=interface.ROOT, of=MANAGER), ask(client, "Playback", "b", False))
+            assert service.state().subscribers == 1
+            await ask(client, "Playback", "b", True)
+            await asyncio.gather(ask(client, "Playback", "b", False), ask(client, "Playback", "b", True))
+            await ask(client, "Unsubscribe", path=interface.ROOT, of=MANAGER)
+            await ask(client, "Subscribe", path=interface.ROOT, of=MANAGER)
+            assert [asked[2] for asked in desk.asked if asked[0] == "playback"][-1] is True
+            await asyncio.gather(*(ask(other, member, path=interface.ROOT, of=MANAGER) for member in ("Subscribe", "Unsubscribe")))
+            assert service.state().subscribers == 1
+            client.close()
+            other.close()
+
+    go(test())
+
+
+def test_a_follow_up_that_two_wait_for_is_not_forgotten_with_the_first_to_leave(
+    bus: Bus, library: str, go: Go, desk: MemoryDesk, serving: type[Serving]
+) -> None:
+    async def test() -> None:
+        async with serving(desk, bus.address, library):
+            one, other, last = [await connect(bus.address, library) for _ in range(3)]
+            for client in (one, other):
+                assert await ask(client, "FollowUp", "a{sv}", {}) == 0
+            await ask(last, "Playback", "b", True)
+            other.close()
+            last.close()
+            await until(desk, ("playback", "kitchen", False))
+            assert ("withdraw", "kitchen") not in desk.asked
+            one.close()
+            await until(desk, ("withdraw", "kitchen"))
+
+    go(test())

@@ -8,8 +8,10 @@ goings wake us.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Awaitable, Mapping
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Container, Mapping
 from typing import Any
 
 from ..desk import Desk, News, Published
@@ -44,7 +46,9 @@ class Clients:
         self.subscribers: dict[str, None] = {}
         self._held: dict[str, tuple[str, int]] = {}  # by lane: who holds its open turn
         self._players: dict[str, set[str]] = {}  # by lane
-        self._following: dict[str, str] = {}  # by lane: who wants a follow-up that is not open yet
+        self._following: dict[str, set[str]] = {}  # by lane: who wants a follow-up that is not open yet
+        self._asking: Counter[str] = Counter()  # calls under way that may give a client something
+        self._order: dict[str, asyncio.Lock] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     # ── their names ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -75,11 +79,29 @@ class Clients:
             if not there:  # it left before the match was made, or the bus fails us
                 self.gone(who)
 
+    @contextlib.asynccontextmanager
+    async def _asks(self, who: str, *, watched: bool = True) -> AsyncIterator[None]:
+        """One call after the other, as they came: a client need not wait for answers. `watched`: it may have something afterwards."""
+        self._asking[who] += 1
+        try:
+            async with self._order.setdefault(who, asyncio.Lock()):
+                if watched:
+                    await self._watch(who)
+            yield
+        finally:
+            self._asking[who] -= 1
+            if not self._asking[who]:
+                del self._asking[who], self._order[who]
+                self._let_go(who)
+
     def _let_go(self, who: str) -> None:
-        """Watches it no more where it has nothing here any more."""
-        has = (self.subscribers, self._following.values(), (holder for holder, _ in self._held.values()))
-        if any(who in things for things in has) or any(who in players for players in self._players.values()):
-            return
+        """Watches it no more where it has nothing here any more and asks for nothing."""
+        several = (*self._following.values(), *self._players.values())
+        has: tuple[Container[str], ...] = (self._asking, self.subscribers, [holder for holder, _ in self._held.values()], *several)
+        if not any(who in things for things in has):
+            self._unwatch(who)
+
+    def _unwatch(self, who: str) -> None:
         rule = self._rules.pop(who, None)
         if rule is not None and self._connection is not None:
             self._connection.tell("RemoveMatch", "s", rule)
@@ -94,12 +116,13 @@ class Clients:
             _, turn = self._held.pop(lane)
             log.info("lane %s: turn %d is cancelled: the client that held it is gone", lane, turn)
             self._soon(self._desk.cancel(lane, turn))
-        for lane in [lane for lane, follower in self._following.items() if follower == who]:
-            del self._following[lane]
-            self._soon(self._desk.withdraw(lane))
-        for lane in [lane for lane, players in self._players.items() if who in players]:
-            self._plays_no_more(who, lane)
-        self._let_go(who)
+        for lane in list(self._following):
+            if _leaves(self._following, lane, who):
+                self._soon(self._withdraw(lane))
+        for lane in list(self._players):
+            if _leaves(self._players, lane, who):
+                self._soon(self._tell_playing(lane))
+        self._unwatch(who)
 
     def _soon(self, work: Awaitable[None]) -> None:
         async def do() -> None:
@@ -114,16 +137,16 @@ class Clients:
     # ── what they ask ────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def subscribe(self, who: str) -> None:
-        await self._watch(who)
-        if who in self._rules and who not in self.subscribers:
-            self.subscribers[who] = None
-            if len(self.subscribers) == 1:
-                self._desk.levels(wanted=True)
+        async with self._asks(who):
+            if who in self._rules and who not in self.subscribers:
+                self.subscribers[who] = None
+                if len(self.subscribers) == 1:
+                    self._desk.levels(wanted=True)
 
     async def unsubscribe(self, who: str) -> None:
-        if self.subscribers.pop(who, 1) is None and not self.subscribers:
-            self._desk.levels(wanted=False)
-        self._let_go(who)
+        async with self._asks(who, watched=False):
+            if self.subscribers.pop(who, 1) is None and not self.subscribers:
+                self._desk.levels(wanted=False)
 
     async def trigger(self, who: str, lane: str, options: Mapping[str, Any]) -> int:
         """With the option `hold` the turn is the caller's from now on, and ends with it. Refusal: it is another's already."""
@@ -133,16 +156,13 @@ class Clients:
         if not hold:
             return await self._desk.trigger(lane, options)
         self._held_by_another(who, lane)
-        await self._watch(who)
-        try:
+        async with self._asks(who):
             turn = await self._desk.trigger(lane, options)
             self._held_by_another(who, lane)
             if who not in self._rules:
                 self._soon(self._desk.cancel(lane, turn))
             elif self._open(lane) == turn:  # else it is over already
                 self._held[lane] = who, turn
-        finally:
-            self._let_go(who)
         return turn
 
     def _held_by_another(self, who: str, lane: str) -> None:
@@ -155,40 +175,38 @@ class Clients:
 
     async def follow_up(self, who: str, lane: str) -> int:
         """The turn's id; 0 where it opens when playback is over, unless the caller is gone by then."""
-        await self._watch(who)
-        try:
-            turn = await self._desk.follow_up(lane)
-            if not turn and who in self._rules:
-                self._following[lane] = who
-        finally:
-            self._let_go(who)
+        async with self._asks(who):
+            if who in self._rules:  # before it is asked for: the end of another who waits takes nothing from it
+                self._following.setdefault(lane, set()).add(who)
+            turn = 1
+            try:
+                turn = await self._desk.follow_up(lane)
+            finally:
+                if turn:
+                    _leaves(self._following, lane, who)
         return turn
+
+    async def _withdraw(self, lane: str) -> None:
+        if lane not in self._following:
+            await self._desk.withdraw(lane)
 
     async def playback(self, who: str, lane: str, active: bool) -> None:
         """The caller plays sound itself, or no more. It counts for a lane while anybody does."""
-        if not active:
-            self._plays_no_more(who, lane)
-            self._let_go(who)
-            return
-        await self._watch(who)
-        if who not in self._rules:
-            return
-        players = self._players.setdefault(lane, set())
-        players.add(who)
-        try:
-            await self._desk.playback(lane, active=True)
-        except KeyError:
-            self._players.pop(lane)
-            self._let_go(who)
-            raise
+        async with self._asks(who, watched=active):
+            if not active:
+                if _leaves(self._players, lane, who):
+                    await self._tell_playing(lane)
+            elif who in self._rules:
+                self._players.setdefault(lane, set()).add(who)
+                try:
+                    await self._tell_playing(lane)
+                except KeyError:
+                    self._players.pop(lane)
+                    raise
 
-    def _plays_no_more(self, who: str, lane: str) -> None:
-        players = self._players.get(lane, set())
-        if who in players:
-            players.discard(who)
-            if not players:
-                del self._players[lane]
-                self._soon(self._desk.playback(lane, active=False))
+    async def _tell_playing(self, lane: str) -> None:
+        """As it is when this runs: another may have begun since."""
+        await self._desk.playback(lane, active=lane in self._players)
 
     # ── what happens meanwhile ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -199,4 +217,16 @@ class Clients:
                 who, _ = self._held.pop(lane)
                 self._let_go(who)
             case Published(lane=lane, event=Wake()) if lane in self._following:
-                self._let_go(self._following.pop(lane))
+                for follower in self._following.pop(lane):
+                    self._let_go(follower)
+
+
+def _leaves(several: dict[str, set[str]], lane: str, who: str) -> bool:
+    """Whether it was the last that a lane had."""
+    those = several.get(lane, set())
+    if who not in those:
+        return False
+    those.discard(who)
+    if not those:
+        del several[lane]
+    return not those
