@@ -113,6 +113,8 @@ async def _run(
             stack.callback(_close, printer)
             _show(supervisor, printer)
         _beside(stack, lifeline.run())
+        # before the wait for the bus: unheeded it ends a service, and systemd takes that end for a clean one
+        loop.add_signal_handler(signal.SIGHUP, _hang_up(told, supervisor))
         # the name first: a second daemon is told at once, and clients see `starting` instead of nothing
         address, private, serving = await _start_bus(stack, supervisor, settings, options, lifeline, optional=until_files_end)
         if serving:
@@ -121,7 +123,6 @@ async def _run(
         stack.callback(lifeline.stopping)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, told.set)
-        loop.add_signal_handler(signal.SIGHUP, _hang_up(told, supervisor))
         if printer and options.demo and not options.json:
             printer.say(f"A recording of two turns and some talk between them, heard at the pace of speech by voiced {__version__}.")
             if address:

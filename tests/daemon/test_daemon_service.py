@@ -90,10 +90,13 @@ def test_a_bus_that_comes_late_is_waited_for(
     settings = config(tmp_path, f"file:{silence}")
     voiced = start("voiced", "--bus", address, "--config", settings, env=env | manager.env())
     assert manager.next("STATUS=") == ["STATUS=waiting for the bus"]
+    os.kill(voiced.pid, signal.SIGHUP)  # is obeyed once there is something to reload
+    assert manager.next("STATUS=") == ["STATUS=waiting for the bus"]
     assert not voiced.ended
     with own_bus(runtime) as found:
         assert found == address
-        assert manager.next()[0] == "READY=1"
+        assert manager.next("READY=1")
+        voiced.says("settings read anew: ")
         listener = listen(address)  # which may come after the change that it would be told of
         until(lambda: listener.status()["health"] == "ok", "its health", lambda: voiced.err)
         assert voiced.stop() == 0, voiced.err
