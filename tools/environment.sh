@@ -137,5 +137,5 @@ add_training() {
 
 # Fetches the default models that are not there yet: seconds the first time, then nothing.
 fetch_models() {
-    "$venv/bin/python" -m voiced.models fetch
+    "$venv/bin/python" -P -m voiced.models fetch
 }

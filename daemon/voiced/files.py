@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from . import placement, wire
-from .children import ENVIRONMENT, ended
+from .children import ENVIRONMENT, command, ended
 from .errors import ModelError, VoicedError
 from .events import Event, Wake
 from .plain import decode
@@ -65,7 +65,7 @@ def hear(settings: Settings, files: Sequence[str]) -> Iterator[Told]:
     link, theirs = wire.Link.pair()
     with runtime_directory() as directory, theirs:
         child = subprocess.Popen(
-            [sys.executable, "-m", "voiced", ":files", str(theirs.fileno())],
+            command("files", theirs.fileno()),
             stdin=subprocess.DEVNULL,
             pass_fds=[theirs.fileno()],
             start_new_session=True,  # ^C is for us, who end it

@@ -124,6 +124,15 @@ def test_a_thousand_files_are_no_more_than_one(env: dict[str, str], tmp_path: Pa
     assert len(found.stderr.splitlines()) == 1000
 
 
+def test_it_is_heard_beside_a_folder_of_our_name(env: dict[str, str], clock: Path, tmp_path: Path) -> None:
+    """Where a checkout was cloned into there is a folder `voiced`."""
+    (tmp_path / "voiced").mkdir()
+    (tmp_path / "voiced" / "__init__.py").touch()
+    command = [sys.executable, "-P", "-m", "voiced", "--input", str(clock), "--json"]  # -P: like the command in .venv/bin
+    found = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=2 * PATIENCE, check=False)
+    assert (found.returncode, found.stderr, finals(found.stdout)) == (0, "", [CLOCK])
+
+
 def test_nothing_is_left_outside_and_no_telemetry_is_begun(env: dict[str, str], clock: Path, tmp_path: Path) -> None:
     """CASES C14: onnxruntime keeps an identity in the scratch and cache directories from the moment on at which it could send anything."""
     own = {name: str(tmp_path / name) for name in ("TMPDIR", "HOME", "XDG_CACHE_HOME")}
