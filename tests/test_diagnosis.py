@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from voiced.diagnosis import Finding, Grade, findings, worst
+from voiced.diagnosis import Finding, Grade, channel_to_hear, findings, worst
 from voiced.soundcheck import Channel, Measures
 
 GOOD = Channel(level=-35, peak=-10, noise=-65, speech=-30, clipped=0, dc=0.001, hum_hz=0, hum=-120)
@@ -95,6 +95,22 @@ def test_swapped_and_opposite_channels() -> None:
     opposite = replace(FINE, channels=(GOOD, GOOD), opposite=(1,))
     assert of("channels", findings(opposite)).grade is Grade.OK
     assert "cancels the voice" in of("channels", findings(opposite, "mix")).found
+
+
+@pytest.mark.parametrize(
+    ("live", "count", "there"), [(GOOD, 1, "channel 0 alone"), (GOOD, 2, "channels 0 to 1"), (DEAD, 2, "channels 0 to 1")]
+)
+def test_a_channel_that_the_device_has_not(live: Channel, count: int, there: str) -> None:
+    found = findings(replace(FINE, channels=(live,) * count), "2")
+    one = of("channels", found)
+    assert (one.grade, one.code, one.advice) == (Grade.FAIL, "no_channel", "channel: 0, or channel: auto")
+    assert one.found == f"the settings name channel 2, and the device gives {there}"
+    assert channel_to_hear(found, "2") == "auto"
+
+
+def test_the_settings_keep_a_channel_that_nothing_is_said_against() -> None:
+    two = replace(FINE, channels=(DEAD, GOOD), best=1)
+    assert [channel_to_hear(findings(two, one), one) for one in ("auto", "0", "1", "mix")] == ["auto", "auto", "1", "auto"]
 
 
 @given(

@@ -80,7 +80,7 @@ if TYPE_CHECKING:
     from .assembly import pipeline, second_pass, transducer, turn_rules, wait_hops, wake_verifier
     from .audio import AudioFrame, Samples
     from .diagnosis import Finding as SoundFinding
-    from .diagnosis import Grade
+    from .diagnosis import Grade, channel_to_hear
     from .diagnosis import findings as diagnose
     from .diagnosis import worst as worst_grade
     from .ears import PHRASE_SAMPLES, Candidate
@@ -112,7 +112,7 @@ else:
         from .assembly import pipeline, second_pass, transducer, turn_rules, wait_hops, wake_verifier
         from .audio import AudioFrame, Samples
         from .diagnosis import Finding as SoundFinding
-        from .diagnosis import Grade
+        from .diagnosis import Grade, channel_to_hear
         from .diagnosis import findings as diagnose
         from .diagnosis import worst as worst_grade
         from .ears import PHRASE_SAMPLES, Candidate
@@ -139,6 +139,7 @@ else:
         globals().update(END_TOKEN=END_TOKEN, STREAMING=STREAMING, AudioFrame=AudioFrame, Candidate=Candidate, Pipeline=Pipeline, Port=Port)
         globals().update(Samples=Samples)
         globals().update(SoundFinding=SoundFinding, Grade=Grade, diagnose=diagnose, worst_grade=worst_grade, Measures=Measures)
+        globals().update(channel_to_hear=channel_to_hear)
         globals().update(Burst=Burst, Recording=Recording, find_devices=find_devices, play_bursts=play_bursts, burst_samples=burst_samples)
         globals().update(drift_of=drift_of, glance=glance, measure=measure, place_of=place_of, Device=Device)
         globals().update(closed_nodes=closed_nodes, where_are_they=where_are_they, choose_device=choose_device, Opened=Opened)
@@ -163,11 +164,11 @@ __all__ = [
     "Refused", "Remark", "Rewrite", "Rewritten", "Samples", "ScoreTurn", "SecondPassStage", "SegmentRules", "Settings", "SoundFinding",
     "SpeechProbability", "Stop", "TextSource", "Transducer", "Trigger", "TurnClosed", "TurnDetector", "TurnMachine", "TurnScore",
     "Unknown", "UsageError", "Vad", "Verdict", "VoicedError", "Wake", "WakeFeatures", "WakeRefused", "Words", "__version__", "bar",
-    "board", "burst_samples", "choose_device", "closed_nodes", "contradictions", "decode", "default_library", "defaults", "diagnose",
-    "drift_of", "encode", "find_bus", "find_config", "find_devices", "glance", "hear", "interleaved", "is_crumb", "json_line", "letters",
-    "measure", "open_session", "parse_settings", "phrase_words", "pipeline", "place_of", "plain_receipt", "play_bursts", "prepare_output",
-    "probe", "provider", "read_audio", "read_settings", "reader_gone", "receipts_from_lines", "refusal", "roles", "run_command",
-    "runtime_directory", "second_pass", "segments", "speller", "tcm", "to_int16", "to_ms", "to_samples", "trace", "transducer",
-    "try_library", "try_microphone", "try_provider", "turn_rules", "unsayable", "wait_hops", "wake_verifier", "where_are_they", "windows",
-    "worst_grade",
+    "board", "burst_samples", "channel_to_hear", "choose_device", "closed_nodes", "contradictions", "decode", "default_library",
+    "defaults", "diagnose", "drift_of", "encode", "find_bus", "find_config", "find_devices", "glance", "hear", "interleaved", "is_crumb",
+    "json_line", "letters", "measure", "open_session", "parse_settings", "phrase_words", "pipeline", "place_of", "plain_receipt",
+    "play_bursts", "prepare_output", "probe", "provider", "read_audio", "read_settings", "reader_gone", "receipts_from_lines", "refusal",
+    "roles", "run_command", "runtime_directory", "second_pass", "segments", "speller", "tcm", "to_int16", "to_ms", "to_samples", "trace",
+    "transducer", "try_library", "try_microphone", "try_provider", "turn_rules", "unsayable", "wait_hops", "wake_verifier",
+    "where_are_they", "windows", "worst_grade",
 ]  # fmt: skip

@@ -6,7 +6,7 @@ What lives here: limits, and the words for what is beyond them. What must not: h
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -64,11 +64,16 @@ _SOFTER = "lower the capture volume (pactl set-source-volume, or alsamixer), and
 def findings(measures: Measures, channel: str = "auto") -> list[Finding]:
     """All of them, good and bad; `channel` is what the settings have: auto, mix or a number."""
     best = measures.channels[measures.best]
-    found = [_rate(measures), _level(best)]
+    found = [_rate(measures), _level(best), *_no_channel(measures, channel)]
     if best.dead:  # of nothing there is nothing more to say
         return [*found, _clock(measures), _losses(measures)]
     found += _channels(measures, channel)
     return [*found, _clipping(best), _dc(best), _hum(best), *_speech(best), _clock(measures), _losses(measures)]
+
+
+def channel_to_hear(found: Sequence[Finding], channel: str) -> str:
+    """What the settings should have: `channel` itself, or auto where one of the findings is against it."""
+    return "auto" if {"no_channel", "wrong_channel", "mix_cancels"} & {one.code for one in found} else channel
 
 
 def worst(found: list[Finding]) -> Grade:
@@ -97,13 +102,25 @@ def _level(best: Channel) -> Finding:
     return Finding("level", Grade.OK, f"{best.level:.0f} dBFS, greatest {best.peak:.0f}")
 
 
+def _is_missing(measures: Measures, channel: str) -> bool:
+    return channel.isdecimal() and int(channel) >= len(measures.channels)
+
+
+def _no_channel(measures: Measures, channel: str) -> Iterator[Finding]:
+    if _is_missing(measures, channel):
+        most = len(measures.channels) - 1
+        there = f"channels 0 to {most}" if most else "channel 0 alone"
+        what = f"the settings name channel {channel}, and the device gives {there}"
+        yield Finding("channels", Grade.FAIL, what, "no_channel", f"channel: {measures.best}, or channel: auto")
+
+
 def _channels(measures: Measures, channel: str) -> Iterator[Finding]:
     channels, best = measures.channels, measures.best
-    if len(channels) == 1:
+    if len(channels) == 1 or _is_missing(measures, channel):
         return
     dead = [at for at, one in enumerate(channels) if one.dead]
     levels = ", ".join(f"{at}: {one.level:.0f}" for at, one in enumerate(channels))
-    if channel.isdecimal() and int(channel) < len(channels):
+    if channel.isdecimal():
         mine = channels[int(channel)]
         if mine.dead or measures.channels[best].level > mine.level + 10:
             grade = Grade.FAIL if mine.dead else Grade.WARN

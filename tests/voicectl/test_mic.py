@@ -123,7 +123,7 @@ def test_a_bad_microphone(pipewire: SoundServer, env: dict[str, str], tmp_path: 
     assert rows["clipping"].startswith("fail") and rows["hum"].startswith("warn") and "50 Hz" in rows["hum"]
     assert rows["dc"].startswith("warn") and rows["speech"].startswith("warn")
     assert "This microphone will not do." in out
-    assert out.endswith('lanes:\n  - name: main\n    source: "mic48-mic"\n    channel: 0\n')
+    assert out.endswith('lanes:\n  - name: main\n    source: "mic48-mic"\n    channel: auto\n')  # not the one that is dead
     assert "2 ch; named in the settings" in said
 
 

@@ -35,7 +35,7 @@ def arguments(one: argparse.ArgumentParser) -> None:
 
 def test(options: argparse.Namespace) -> int:
     """Listens and prints a verdict; 1 where a finding fails. Raises VoicedError."""
-    from voiced.api import Grade, Recording, diagnose, worst_grade
+    from voiced.api import Grade, Recording, channel_to_hear, diagnose, worst_grade
 
     beside, talk = session(), Talk()  # before the device is opened: what takes long must not cost its sound
     device, heard = wanted(options)
@@ -51,7 +51,7 @@ def test(options: argparse.Namespace) -> int:
         print(json.dumps(document(opened, measures, found, grade.value, heard), ensure_ascii=False))
     else:
         print("\n".join(told(found, grade.value)))
-        print(f"\nFor the settings:\n\n{block(opened, heard)}", end="")
+        print(f"\nFor the settings:\n\n{block(opened, channel_to_hear(found, heard))}", end="")
     return int(grade is Grade.FAIL)
 
 
@@ -138,10 +138,19 @@ def told(found: Sequence[SoundFinding], grade: str) -> list[str]:
 
 def document(opened: Opened, measures: Measures, found: Sequence[SoundFinding], grade: str, channel: str) -> dict[str, Any]:
     """Everything, in plain values; keys may be added, none changes its meaning."""
+    from voiced.api import channel_to_hear
+
     figures = asdict(measures)
     finite = {key: None if value in (float("inf"), float("-inf")) else value for key, value in figures.items()}
     findings = [{**asdict(one), "grade": one.grade.value} for one in found]
-    return {"voiced": __version__, "grade": grade, "device": asdict(opened), "findings": findings, **finite, "yaml": block(opened, channel)}
+    return {
+        "voiced": __version__,
+        "grade": grade,
+        "device": asdict(opened),
+        "findings": findings,
+        **finite,
+        "yaml": block(opened, channel_to_hear(found, channel)),
+    }
 
 
 def block(opened: Opened, channel: str) -> str:
