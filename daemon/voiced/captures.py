@@ -18,6 +18,7 @@ from . import wire
 from .children import START_SECONDS, Backoff, Child
 from .desk import PlacementRow
 from .settings import LaneSettings, Settings
+from .sources.devices import no_channel
 
 log = logging.getLogger("voiced")
 
@@ -41,6 +42,7 @@ class _Device:
     lanes: dict[str, LaneSettings] = field(default_factory=dict)
     child: Child | None = None
     opened: bool = False
+    channels: int = 0  # of the open one
     failure: str = ""
     silence: str = ""
     stalls: int = 0
@@ -149,6 +151,12 @@ class Captures:
 
     def _connect(self, device: _Device, lane: str) -> None:
         assert device.child
+        channel = device.lanes[lane].channel
+        if channel.isdecimal() and int(channel) >= device.channels:  # a lane without its channel waits for another device, as without one
+            line = str(no_channel(device.name, int(channel), device.channels))
+            log.warning("lane %s: %s", lane, line)
+            self._failed(lane, "no_device", line)
+            return
         theirs, ours = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             device.child.send({"attach": lane}, (theirs.fileno(),))
@@ -201,7 +209,7 @@ class Captures:
 
     def _opened(self, device: _Device, what: dict[str, Any]) -> None:
         log.info("listening on %s (%s), %d Hz, %d ch: %s", what["device"], what["host"], what["rate"], what["channels"], what["why"])
-        device.opened, device.failure = True, ""
+        device.opened, device.channels, device.failure = True, what["channels"], ""
         if what["placement"]:
             device.row = PlacementRow.from_plain(what["placement"] | {"process": f"capture {device.name}"})
         for lane in device.lanes:

@@ -23,12 +23,14 @@ Begin = Callable[..., AbstractContextManager[tuple[Process, Listener]]]
 
 @pytest.fixture
 def begin(start: Start, listen: Listen, bus: str, tmp_path: Path) -> Begin:
-    """begin(server, source, lanes=("desk",)): a daemon that hears it, and a listener; it ends well, and without a traceback."""
+    """begin(server, source, lanes=("desk",)): a daemon that hears it, and a listener; it ends well, and without a traceback. `last`: what
+    the last lane has instead."""
 
     @contextmanager
-    def begun(server: SoundServer, source: str, lanes: tuple[str, ...] = ("desk",)) -> Iterator[tuple[Process, Listener]]:
+    def begun(server: SoundServer, source: str, lanes: tuple[str, ...] = ("desk",), last: str = "") -> Iterator[tuple[Process, Listener]]:
         config = tmp_path / "voiced.yaml"
-        entries = "".join(f"  - name: {lane}\n    source: {source}\n" for lane in lanes)
+        sources = [*(source for _ in lanes[1:]), last or source]
+        entries = "".join(f"  - name: {lane}\n    source: {one}\n" for lane, one in zip(lanes, sources, strict=True))
         config.write_text(f"lanes:\n{entries}second_pass:\n  deadline_ms: 20000\n")
         mine = environment(tmp_path)
         listener = listen(bus)
@@ -182,6 +184,20 @@ def test_a_lane_that_was_too_slow_is_overloaded_for_a_while(pipewire: SoundServe
             assert listener.pids() == pids
     finally:
         pipewire.listen_to("mic16")
+
+
+def test_a_channel_that_the_device_has_not_is_told_and_costs_no_other_lane(pipewire: SoundServer, begin: Begin, tmp_path: Path) -> None:
+    """The lane that names it is not begun again and again, with all its models; the one beside it hears."""
+    pipewire.listen_to("mic16")
+    mine = "auto\n    channel: 0", "auto\n    channel: 3"
+    with begin(pipewire, mine[0], ("desk", "door"), last=mine[1]) as (process, listener):
+        line = "auto: there is no channel 3: the device gives channel 0 alone; name one of these, or auto, or mix"
+        process.says(f"lane door: {line}")
+        pids = listener.pids()
+        until(lambda: listener.status()["statistics"].get("desk.blocks", 0) > 50, "some seconds of sound")
+        (door,) = (lane for lane in listener.status()["lanes"] if lane["name"] == "door")
+        assert (door["health"], door["reason"]) == ("no_device", line)
+        assert listener.pids() == pids
 
 
 def test_the_channel_that_was_chosen_is_in_the_log(pipewire: SoundServer, begin: Begin, tmp_path: Path) -> None:

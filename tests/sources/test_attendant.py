@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from soundserver import wait_for
-from voiced.sources import attendant
+from voiced.sources import attendant, servers
 from voiced.sources.attendant import Attendant
 from voiced.sources.servers import Server, Source
 from voiced.sources.soundcard import Opened
+from voiced.sources.surroundings import Surroundings
 
 DESK = Source("desk", "Desk", 48_000, 1, monitor=False, muted=False)
 ATTIC = Source("attic", "Attic", 48_000, 1, monitor=False, muted=False)
@@ -92,6 +94,32 @@ def test_what_happens_later_is_seen_once(room: Room) -> None:
     assert it.wait(20)  # the event wakes who waits
     assert it.wait(20)
     assert room.lost == [MOVED]
+
+
+@pytest.mark.parametrize(
+    ("address", "jack", "told"), [("", False, True), ("tcp:far.example", False, False), ("", True, False), ("tcp:far.example", True, False)]
+)
+def test_who_is_told_of_nothing_looks_for_itself(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, address: str, jack: bool, told: bool
+) -> None:
+    """CASES H2: without a server the file system tells of one, but not of one elsewhere, nor of what becomes of JACK's devices."""
+    monkeypatch.setattr(attendant, "sockets", lambda: [])
+    monkeypatch.setattr(servers, "SHARED", tmp_path)
+    monkeypatch.delenv("PULSE_SERVER", raising=False)
+    if address:
+        monkeypatch.setenv("PULSE_SERVER", address)
+    if jack:
+        (tmp_path / "jack_default_1000_0").touch()
+    assert Attendant(print).told is told
+
+
+def test_a_jack_server_that_comes_is_seen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """CASES H2."""
+    monkeypatch.setattr(servers, "SHARED", tmp_path)
+    surroundings = Surroundings()
+    assert not surroundings.changed()
+    (tmp_path / "jack_default_1000_0").touch()
+    assert surroundings.changed() and not surroundings.changed()
 
 
 def test_a_muted_source_is_known(room: Room) -> None:

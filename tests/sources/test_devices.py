@@ -58,7 +58,8 @@ def source(device: Device) -> Source:
         ),
         ("auto", SERVED, "", DESK, "auto: the sound server's first source that is a microphone; skipped what the machine plays: 'alsa_out"),
         ("auto", [*CARDS, DEFAULT, PIPEWIRE], "", PIPEWIRE, "of which nothing is known without pactl"),
-        ("auto", [*CARDS, DEFAULT], "", DEFAULT, "of which nothing is known without pactl"),
+        ("auto", [USB, ARRAY, DEFAULT], "", DEFAULT, "of which nothing is known without pactl"),
+        ("auto", [*CARDS, DEFAULT], "", USB, "skipped what the machine plays: 'hw:CARD=Loopback"),  # `default` is card 0
         (
             "auto",
             CARDS,

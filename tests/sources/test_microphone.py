@@ -377,6 +377,21 @@ def test_a_microphone_may_begin_without_a_socket() -> None:
     microphone.close()
 
 
+def test_what_waits_when_it_is_closed_is_never_heard() -> None:
+    """A lane that is muted closes it, and hears another socket when it is no more: nothing from before."""
+    capture, ours = pair()
+    microphone = Microphone(ours)
+    send(capture, *(block(number) for number in range(1, 6)))
+    wait_for(lambda: microphone.statistics().blocks == 5, "the reader to empty the socket")
+    microphone.close()
+    successor, theirs = pair()
+    microphone.replace(theirs)
+    send(successor, block(0))
+    frame = microphone.read(PATIENCE)
+    assert frame is not None and not frame.samples.any()
+    microphone.close()
+
+
 def test_close_wakes_a_reader_that_waits() -> None:
     _capture, ours = pair()
     microphone = Microphone(ours)

@@ -9,11 +9,12 @@ it (soundcard.py) and then ends the stream itself; PulseAudio, and whoever drags
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable
 
-from .servers import Server, ask, events, ours, sockets
+from .servers import Server, ask, events, jack_sockets, ours, sockets
 from .soundcard import Opened
 
 _LOOK_AGAIN_S = 1.0
@@ -49,8 +50,9 @@ class Attendant:
 
     @property
     def told(self) -> bool:
-        """Whatever comes or goes is told: by the server, or (surroundings.py) by the file system, where there is no server."""
-        return self._subscribed or not any(path.exists() for path in sockets())
+        """Whatever comes or goes is told: by the server, or (surroundings.py) by the file system, where there is no server, of JACK's
+        neither, and none on another machine."""
+        return self._subscribed or not ("PULSE_SERVER" in os.environ or any(path.exists() for path in (*sockets(), *jack_sockets())))
 
     def _start(self) -> None:
         if not self._started:

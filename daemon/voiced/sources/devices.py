@@ -164,7 +164,7 @@ def _automatic(devices: Sequence[Device], default: str) -> tuple[Device, str]:
     if not sources:
         for name in PLUGINS:
             for device in devices:
-                if device.name == name:
+                if device.name == name and not (name == "default" and _first_card_echoes(devices)):
                     return device, "auto: the sound server's default source, of which nothing is known without pactl"
     real = [device for device in [*sources, *devices] if not device.monitor and not device.plugin]
     skipped = [device for device in devices if device.monitor]
@@ -176,6 +176,11 @@ def _automatic(devices: Sequence[Device], default: str) -> tuple[Device, str]:
     passed = f"; skipped what the machine plays: {_listed(skipped)}" if skipped else ""
     first = "the sound server's first source" if real[0].source else "no sound server, so the first device"
     return real[0], f"auto: {first} that is a microphone{passed}"
+
+
+def _first_card_echoes(devices: Sequence[Device]) -> bool:
+    """The sound library's `default`, where no server has made it its own, is the first card: what that gives, may be what is played."""
+    return any(device.monitor and (number := _NUMBERED.search(device.name)) and number[1] == "0" for device in devices)
 
 
 def _default(devices: Sequence[Device], default: str) -> Device | None:
@@ -229,6 +234,12 @@ def _group(gid: int) -> str:
         return grp.getgrgid(gid).gr_name
     except KeyError:
         return str(gid)
+
+
+def no_channel(where: str, number: int, count: int) -> DeviceError:
+    """Of a channel that a device with so many has not."""
+    there = "channel 0 alone" if count == 1 else f"channels 0 to {count - 1}"
+    return DeviceError(where, f"there is no channel {number}: the device gives {there}", "name one of these, or auto, or mix")
 
 
 def attempts(device: Device, rate: int | None, channels: int) -> list[tuple[int, int]]:

@@ -21,10 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..audio import AudioFrame, Samples
-from ..errors import DeviceError
 from ..units import RATE
 from .blocks import DATAGRAM_LIMIT, FLOAT32, Block, unpack
 from .channels import ChannelChoice, Interleaved
+from .devices import no_channel
 from .resample import Resampler, resampler
 
 CAPACITY = 256
@@ -128,9 +128,7 @@ class Converter:
             return mean
         number = self._choice.feed(sound, block.rate) if self._channel == "auto" else int(self._channel)
         if not 0 <= number < block.channels:
-            there = "channel 0 alone" if block.channels == 1 else f"channels 0 to {block.channels - 1}"
-            what = f"there is no channel {number}: the device gives {there}"
-            raise DeviceError("microphone", what, "name one of these, or auto, or mix")
+            raise no_channel("microphone", number, block.channels)
         return sound[:, number]
 
     def _out(self, samples: Samples, arrived_ns: int) -> list[AudioFrame]:
@@ -245,8 +243,10 @@ class Microphone:
         self._reader.start()
 
     def close(self) -> None:
-        """Ends the reader and the socket; a waiting `read` ends with EOFError."""
+        """Ends the reader and the socket; a waiting `read` ends with EOFError. What was not read by then is thrown away."""
         self._stop()
+        with self._change:
+            self._ring.clear()
 
     def _stop(self) -> None:
         if self._sock and self._reader:

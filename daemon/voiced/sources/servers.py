@@ -21,6 +21,9 @@ _PATIENCE_S = 3.0
 
 _SPECIFICATION = re.compile(r"(\d+)ch (\d+)Hz")
 
+SHARED = Path("/dev/shm")  # noqa: S108  we only look
+"""Where JACK keeps its sockets."""
+
 _EVENT = re.compile(rb"^Event '\w+' on (source|source-output|server)\b")
 
 
@@ -127,3 +130,8 @@ def sockets() -> list[Path]:
     if of_user:
         found += [Path(of_user, "pulse", "native"), Path(of_user, "pipewire-0")]
     return [*found, Path("/run/pulse/native"), Path("/run/pipewire/pipewire-0")]
+
+
+def jack_sockets() -> list[Path]:
+    """Of the JACK servers that run."""
+    return sorted(SHARED.glob("jack_*_0"))

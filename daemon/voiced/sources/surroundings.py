@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from .devices import CARDS, NODES
-from .servers import sockets
+from .servers import jack_sockets, sockets
 
 
 class Surroundings:
@@ -28,7 +28,7 @@ class Surroundings:
             cards = CARDS.read_text()
         except OSError:
             cards = ""
-        return (cards, *map(_mark, (NODES, *sockets())))
+        return (cards, *map(_mark, (NODES, *sockets(), *jack_sockets())))
 
 
 def _mark(path: Path) -> tuple[int, int, int]:
