@@ -57,7 +57,10 @@ def test_none_is_kept_where_none_shall_be_and_its_times_count_all_the_same() -> 
     assert book.newest(None, 0) == []
     assert finalization(book)["all"]["count"] == 1
     fill(book, *turn(2), keep=1)
-    fill(book, turn(3)[0], keep=0)  # the setting was lowered: what was kept goes with the next event
+    fill(book, *turn(3), keep=2)
+    book.keep(1)
+    assert [one.turn for one in book.newest(None, 0)] == [3]
+    book.keep(0)
     assert book.newest(None, 0) == []
 
 

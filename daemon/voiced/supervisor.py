@@ -364,6 +364,7 @@ class Supervisor:
         await probe(job, ["ears"] * (spotted(before) != spotted(after)) + [SECOND_PASS] * begins)
         self._job, self._revision = job, self._revision + 1
         self._reloader.settings = after
+        self._publisher.turns.keep(after.log.receipts)
         self._rewriter.adopt(job, after.second_pass)
         if begins:
             self._rewriter.start()

@@ -58,7 +58,11 @@ class TurnBook:
                 self._values[lane, name, length(found)].extend(values)
         while len(self._open) > OPEN_LIMIT:
             self._open.popitem(last=False)
-        while len(self._over) > keep:
+        self.keep(keep)
+
+    def keep(self, receipts: int) -> None:
+        """So many stay: whoever wants none has what was said before gone at once, not with the next turn."""
+        while len(self._over) > receipts:
             self._over.popitem(last=False)
 
     def rewriting(self, step: Rewriting) -> None:
