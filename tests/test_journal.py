@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from voiced.errors import ConfigError
 
 LOG = """
 import os
@@ -46,3 +47,26 @@ def test_elsewhere_it_has_a_time(env: dict[str, str]) -> None:
     lines = said("", **env)
     assert [line[9:] for line in lines[:5]] == ["a", "b", "c", "d", "e"]
     assert not lines[0].startswith("<")
+
+
+END = """
+import os
+{journal}
+from voiced.command import run_command
+from voiced.errors import ConfigError
+def work():
+    {work}
+raise SystemExit(run_command("voiced", work))
+"""
+
+
+def test_why_it_ends_is_an_error_of_the_journal() -> None:
+    """What a service cannot begin with is found by `journalctl -p err`."""
+    for work, code in (("raise ConfigError('f', 'm', lines=('f:1: one', 'f:2: two'))", ConfigError.exit_code), ("1 / 0", 70)):
+        for journal in (OURS, ""):
+            script = END.format(journal=journal, work=work)
+            env = {name: value for name, value in os.environ.items() if name not in ("JOURNAL_STREAM", "VOICED_TRACE")}
+            done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, env=env)
+            lines = done.stderr.splitlines()
+            assert done.returncode == code and lines[0].endswith(("f:1: one", "adds to this"))
+            assert [line.startswith("<3>") for line in lines] == [bool(journal)] * len(lines)

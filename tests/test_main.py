@@ -71,7 +71,7 @@ def test_a_fault_of_ours_is_one_line_and_the_traceback_for_who_asks() -> None:
     broken = "import voiced.settingsfile\ndef find(_): raise ZeroDivisionError('by\\nnothing')\nvoiced.settingsfile.find_config = find"
     line = "voiced: a fault of its own: ZeroDivisionError: by nothing; report it with what VOICED_TRACE=1 adds to this\n"
     journal = "import os\nat = os.fstat(2)\nos.environ['JOURNAL_STREAM'] = f'{at.st_dev}:{at.st_ino}'\n"
-    assert voiced("--input", "x.wav", code=journal + broken, VOICED_TRACE="")[1].startswith(line + "Traceback")
+    assert voiced("--input", "x.wav", code=journal + broken, VOICED_TRACE="")[1].startswith(f"<3>{line}<3>Traceback")
     assert voiced("--input", "x.wav", code=broken, VOICED_TRACE="", JOURNAL_STREAM="1:1")[1] == line  # the journal of whoever began us
     env = {key: value for key, value in os.environ.items() if key != "JOURNAL_STREAM"}
     done = subprocess.run(

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 
 from .errors import ConfigError, InternalError, OutputError, VoicedError
-from .journal import trace
+from .journal import complain, trace
 from .terminal import prepare_output, reader_gone
 
 
@@ -25,7 +25,7 @@ def run_command(program: str, work: Callable[[], int]) -> int:
         if isinstance(error, OutputError):
             reader_gone()
         lines = error.lines if isinstance(error, ConfigError) else (str(error),)
-        print("\n".join(f"{program}: {line}" for line in lines), file=sys.stderr)
+        complain("\n".join(f"{program}: {line}" for line in lines))
         return error.exit_code
     except KeyboardInterrupt:
         return 130
@@ -34,6 +34,6 @@ def run_command(program: str, work: Callable[[], int]) -> int:
         return 0
     except Exception as error:
         said = " ".join(f"{type(error).__name__}: {error}".split())
-        print(f"{program}: a fault of its own: {said}; report it with what VOICED_TRACE=1 adds to this", file=sys.stderr)
+        complain(f"{program}: a fault of its own: {said}; report it with what VOICED_TRACE=1 adds to this")
         trace()
         return InternalError.exit_code

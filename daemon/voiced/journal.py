@@ -7,6 +7,7 @@ VOICED_TRACE=1.
 from __future__ import annotations
 
 import os
+import sys
 import traceback
 
 
@@ -19,7 +20,13 @@ def is_journal(fd: int = 2) -> bool:
     return os.environ.get("JOURNAL_STREAM") == f"{there.st_dev}:{there.st_ino}"
 
 
+def complain(text: str) -> None:
+    """Lines on stderr that say why something ends: errors to the journal, which otherwise takes what a program prints for information."""
+    before = "<3>" if is_journal() else ""
+    sys.stderr.write("".join(f"{before}{line}\n" for line in text.splitlines()))
+
+
 def trace() -> None:
     """The traceback of the exception that is being handled, on stderr."""
     if is_journal() or os.environ.get("VOICED_TRACE"):
-        traceback.print_exc()
+        complain(traceback.format_exc())
