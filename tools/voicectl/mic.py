@@ -87,7 +87,8 @@ def show(options: argparse.Namespace) -> int:
         if not found.devices:
             for card in _cards():
                 print(f"the kernel knows the card {card}")
-            print(where_are_they())
+            if (where := where_are_they()) not in why:  # which tells it mostly
+                print(where)
     return 0 if any(not device.monitor for device in shown) else 1
 
 
