@@ -31,6 +31,7 @@ class Room:
         monkeypatch.setattr(attendant, "ours", lambda: self.source)
         monkeypatch.setattr(attendant, "events", self._events)
         self.happens = False
+        self.kinds = frozenset({"source-output"})
 
     def _ask(self) -> Server | None:
         self.asked += 1
@@ -38,7 +39,7 @@ class Room:
 
     def _events(self) -> Iterator[frozenset[str]]:
         if self.happens:  # once a second, to every attendant that a test has left behind, too
-            yield frozenset({"source-output"})
+            yield self.kinds
 
     def verdict(self, *, follows: bool) -> list[str]:
         """What is said of it once it was looked at."""
@@ -120,6 +121,16 @@ def test_a_jack_server_that_comes_is_seen(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert not surroundings.changed()
     (tmp_path / "jack_default_1000_0").touch()
     assert surroundings.changed() and not surroundings.changed()
+
+
+def test_what_was_moved_before_the_server_was_asked_to_tell_is_seen(room: Room) -> None:
+    """The first word of the server may be of something else: it is looked at what was missed till then."""
+    it = Attendant(room.lost.append)
+    it.watch(OPENED, follows=False)
+    wait_for(lambda: room.asked >= 1, "the first look")
+    assert room.lost == []
+    room.source, room.kinds, room.happens = "attic", frozenset(), True
+    wait_for(lambda: room.lost == [MOVED], "the word", seconds=20)
 
 
 def test_a_muted_source_is_known(room: Room) -> None:

@@ -146,6 +146,15 @@ def test_what_the_library_found_gets_ids_and_the_servers_sources() -> None:
     assert all_devices(bare[:1], server, CARDS_FILE) == CARDS[:1]  # no plugin leads to its sources
 
 
+def test_a_name_steers_no_terminal_and_begins_no_line() -> None:
+    named = "Evil\x1b[2J\nroot: \u202eok"
+    there = all_devices([PIPEWIRE, replace(USB, name=named)], Server("PipeWire", "", (replace(source(HEADSET), description=named),)), "")
+    assert [device.name for device in there] == ["pipewire", *["Evil [2J root:  ok"] * 2]
+    with pytest.raises(DeviceError) as caught:
+        choose("other", there)
+    assert str(caught.value).isprintable()
+
+
 def test_a_way_that_gives_nothing_is_followed_by_the_next() -> None:
     """CASES H12: opened, and no data ever."""
     pulse = Device(5, "pulse", "ALSA", 32, 44_100)

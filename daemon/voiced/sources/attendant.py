@@ -62,8 +62,8 @@ class Attendant:
     def _attend(self) -> None:
         while True:
             for kinds in events():
-                self._subscribed = True
-                if kinds:
+                if kinds or not self._subscribed:  # from here on it is told; what was before nobody has seen
+                    self._subscribed = True
                     self._stirred.set()
                     self._verify()
             self._subscribed = False

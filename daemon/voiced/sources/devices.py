@@ -83,7 +83,7 @@ def all_devices(found: Sequence[Device], server: Server | None, cards: str, way:
         number = _NUMBERED.search(device.name)
         card = ids.get(number[1]) if number else None
         hw = f"hw:CARD={card},DEV={number[2]}" if number and card else ""
-        return replace(device, id=hw, monitor=bool(_ECHO.search(device.name)))
+        return replace(device, name=_printable(device.name), id=hw, monitor=bool(_ECHO.search(device.name)))
 
     devices = [known(device) for device in found]
     ways = [device for name in PLUGINS for device in devices if device.name == name and _leads_to(name, server)]
@@ -91,6 +91,11 @@ def all_devices(found: Sequence[Device], server: Server | None, cards: str, way:
         return devices
     ways = [one for one in ways if one.name != "default"] or ways  # that may be a bare card
     return [*devices, *(_of_server(source, server, ways[way % len(ways)]) for source in server.sources)]
+
+
+def _printable(name: str) -> str:
+    """Whoever makes a headset or a USB stick names it: what would steer a terminal, or begin a line of the log, is a space."""
+    return "".join(each if each.isprintable() else " " for each in name)
 
 
 def _leads_to(plugin: str, server: Server | None) -> bool:
@@ -101,7 +106,7 @@ def _of_server(source: Source, server: Server, way: Device) -> Device:
     monitor = source.monitor or "loopback" in source.description.casefold()  # what is remapped from a monitor is meant to be heard
     return Device(
         way.index,
-        source.description,
+        _printable(source.description),
         server.name,
         source.channels,
         source.rate or way.rate,

@@ -84,8 +84,8 @@ def ours() -> str | None:
 
 
 def events() -> Iterator[frozenset[str]]:
-    """What something has happened to (source, source-output, server), whatever waits at once, and nothing of that as soon as the server
-    was asked to tell; ends with the server. Blocks."""
+    """What something has happened to (source, source-output, server), whatever waits at once; none of these where something else has,
+    another client that comes, say. Ends with the server. Blocks."""
     if not _reachable():
         return
     # the kernel ends it with us: it would else notice at the next event only
@@ -97,8 +97,7 @@ def events() -> Iterator[frozenset[str]]:
         while data := os.read(told.stdout.fileno(), 1 << 16):
             *lines, rest = (rest + data).split(b"\n")
             kinds = {event[1].decode() for line in lines if (event := _EVENT.match(line))}
-            if kinds:
-                yield frozenset(kinds)
+            yield frozenset(kinds)
 
 
 def _pactl(*arguments: str) -> Any:
