@@ -354,6 +354,34 @@ def test_a_slow_call_delays_no_other_and_ends_with_us(bus: Bus, library: str, go
     go(test())
 
 
+def test_a_reload_may_take_longer_than_any_other_call(
+    bus: Bus, library: str, go: Go, desk: MemoryDesk, serving: type[Serving], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It loads models; `systemctl reload` is told how it went, not that nobody waited for it."""
+    monkeypatch.setattr(dispatch, "CALL_S", 0.05)
+
+    async def reload() -> tuple[str, ...]:
+        desk.entered.set()
+        await desk.release.wait()
+        return ("models.vad",)
+
+    monkeypatch.setattr(desk, "reload", reload)
+
+    async def test() -> None:
+        async with serving(desk, bus.address, library):
+            client = await connect(bus.address, library)
+            loading = asyncio.create_task(ask(client, interface.ROOT, f"{MANAGER}.Reload"))
+            await desk.entered.wait()
+            with pytest.raises(CallError, match="Trigger: not done within") as refused:
+                await ask(client, KITCHEN, f"{LANE}.Trigger", "a{sv}", {"do": Value("s", "wait")})
+            assert refused.value.name == interface.FAILED
+            desk.release.set()
+            assert await loading == ["models.vad"]
+            client.close()
+
+    go(test())
+
+
 def test_too_many_calls_at_once(bus: Bus, library: str, go: Go, desk: MemoryDesk, serving: type[Serving]) -> None:
     async def test() -> None:
         async with serving(desk, bus.address, library):

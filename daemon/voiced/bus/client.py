@@ -20,7 +20,7 @@ from ..errors import BusError, ConfigError, DeviceError, InternalError, UsageErr
 from . import interface as names
 from .connection import DAEMON, DAEMON_PATH, CallError, Connection, Incoming, Value, connect
 
-CALL_S = 25.0
+CALL_S, RELOAD_S = 25.0, 55.0
 """Longer than the daemon takes to give up by itself (dispatch.py)."""
 
 BACK_OFF_S = (0.1, 2.0)
@@ -137,7 +137,7 @@ class Client:
         ConfigError has a line for each mistake of the file, and then nothing has changed.
         """
         try:
-            (restart,) = await self._call(names.ROOT, names.MANAGER, "Reload")
+            (restart,) = await self._call(names.ROOT, names.MANAGER, "Reload", patience_s=RELOAD_S)
         except CallError as error:
             if error.name != names.BAD_SETTINGS:
                 raise
@@ -177,10 +177,12 @@ class Client:
             raise BusError("lane", f"expected one of {', '.join(there) or '(no lanes)'}, got none", "name the lane")
         return names.lane_path(there[0])
 
-    async def _call(self, path: str, interface: names.Interface, member: str, signature: str = "", *body: Any) -> list[Any]:
+    async def _call(
+        self, path: str, interface: names.Interface, member: str, signature: str = "", *body: Any, patience_s: float = CALL_S
+    ) -> list[Any]:
         assert self._connection is not None, "use `async with`"
         try:
-            return await self._connection.call(names.NAME, path, interface.name, member, signature, *body, timeout_s=CALL_S)
+            return await self._connection.call(names.NAME, path, interface.name, member, signature, *body, timeout_s=patience_s)
         except CallError as error:
             if error.name in _ABSENT:
                 raise BusError(names.NAME, f"voiced does not run on {self._address}", "start it: voiced") from None

@@ -26,6 +26,10 @@ log = logging.getLogger(__name__)
 CALL_S = 20.0
 """A call that the desk has not answered by then is answered with an error: D-Bus clients give up after 25 s."""
 
+RELOAD_S = 50.0
+"""New models are loaded by a reload, which goes on whether its caller waits or not: below what systemd gives ExecReload, so that it is
+told the truth."""
+
 CALLS = 64
 """Calls under way at the same time, for all clients; one more is refused. Each is a task of some kilobytes."""
 
@@ -158,8 +162,9 @@ class Dispatcher:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _run(self, connection: Connection, call: Incoming, interface: Interface, gives: str) -> None:
+        patience_s = RELOAD_S if call.member == "Reload" else CALL_S
         try:
-            async with asyncio.timeout(CALL_S) as limit:
+            async with asyncio.timeout(patience_s) as limit:
                 result = await self._later[interface, call.member](call)
             connection.reply(call, gives, [list(result) if isinstance(result, tuple) else result] if gives else [])
         except asyncio.CancelledError:
@@ -167,7 +172,7 @@ class Dispatcher:
             raise
         except Exception as error:
             if isinstance(error, TimeoutError) and limit.expired():
-                error = Refusal(names.FAILED, f"{call.member}: not done within {CALL_S:g} s")
+                error = Refusal(names.FAILED, f"{call.member}: not done within {patience_s:g} s")
             elif isinstance(error, KeyError) and error.args == (names.lane_of(call.path),):
                 error = self._no_lane(_lane(call))
             _refuse(connection, call, error)
