@@ -220,6 +220,11 @@ def test_the_second_pass_comes_and_goes_and_the_log_learns_to_speak(begin: Begin
     assert daemon.turns_until(TextSource.SECOND_PASS).text == CLOCK
     assert listener.pids()["second_pass"] != second_pass
 
+    # what was said is forgotten as soon as it shall be
+    assert listener.turns() != []
+    assert daemon.hang_up("second_pass: {deadline_ms: 60000}\nlog: {receipts: 0}\n")[0] == "READY=1"
+    assert listener.turns() == []
+
 
 @pytest.mark.parametrize("count", [20, pytest.param(1000, marks=pytest.mark.slow)])
 def test_reloads_without_end_lose_no_turn(begin: Begin, count: int) -> None:
