@@ -54,8 +54,8 @@ def test_slope_is_memory_an_hour() -> None:
         (WHOLE, []),
         (replace(WHOLE, wakes=4), ["4 wakes, expected 3"]),
         (replace(WHOLE, finals=2, closed=2), ["2 finals, expected 3", "2 closed turns, expected 3"]),
-        (replace(WHOLE, slope_mb=1.5), ["memory grows by 1.50 MB an hour of sound, at most 1 expected"]),
-        (replace(WHOLE, slope_mb=1.5, hours=1.0), []),
+        (replace(WHOLE, slope_mb=2.5), ["memory grows by 2.50 MB an hour of sound, at most 1 expected"]),
+        (replace(WHOLE, slope_mb=2.5, hours=1.0), []),
         (replace(WHOLE, looks=(*WHOLE.looks[:-1], Look(10.0, 200.0, 9, 2))), [
             "open files went from 6 to 9, expected to stay", "threads went from 1 to 2, expected to stay"]),
         (replace(WHOLE, looks=(Look(0.0, 150.0, 4, 1), *WHOLE.looks[1:])), []),

@@ -204,7 +204,7 @@ def _table(metrics: Mapping[str, Any]) -> str:
     """What was heard, and the vendor's aims beside ours."""
     lines = [f"{metrics['files']} files in {metrics['lanes']} lanes: {metrics['audio_s']} s of sound, {metrics['utterances']} utterances"]
     if len(metrics["formats"]) > 1:
-        kinds = "; ".join(f"{count} of {form}" for form, count in metrics["formats"].items())
+        kinds = "; ".join(f"{count} of {form}" for form, count in sorted(metrics["formats"].items(), key=lambda one: (-one[1], one[0])))
         lines.append(f"mixed formats, each converted to mono at 16 kHz: {kinds}")
     for name, title in (("frame_latency_ms", "frame latency, mean (ms)"), ("second_pass_rtf", "second pass, real-time factor")):
         ours = metrics[name]

@@ -175,7 +175,7 @@ def test_the_end_token_closes_at_once_and_pays_for_its_chunk() -> None:
 @pytest.mark.parametrize(("foresee_ms", "endpoint_ms"), [(100.0, 256 + 10), (400.0, 64 + 400 + 10)])
 def test_a_foreseen_token_closes_after_its_silence_or_when_it_is_known(foresee_ms: float, endpoint_ms: float) -> None:
     """The last chunk, which would bring the token, has not come by then."""
-    outcome = replay(endpoint_points.by_token(defaults()), library(foresee_ms=foresee_ms), query(1280), SPOKEN)
+    outcome = replay(endpoint_points.by_token(defaults(), foreseen_silence_ms=240.0), library(foresee_ms=foresee_ms), query(1280), SPOKEN)
     assert (outcome.rule, outcome.closed) == ("foreseen_token", 1536 * MS)  # 240 ms after the speech, in the window that ends here
     assert outcome.endpoint_ms == endpoint_ms
 

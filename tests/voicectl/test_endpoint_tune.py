@@ -72,13 +72,13 @@ def test_a_turn_detectors_threshold_is_searched_where_there_is_one() -> None:
 
 def test_the_difference_is_yaml() -> None:
     before = defaults().endpoint
-    after = changed(defaults(), silence_ms=900.0, token_threshold=-0.5).endpoint
+    after = changed(defaults(), silence_ms=1000.0, token_threshold=-0.5).endpoint
     assert endpoint_tune.yaml_diff(before, after).splitlines() == [
         " endpoint:",
         f"-  token_threshold: {before.token_threshold:g}",
         "+  token_threshold: -0.5",
         f"-  silence_ms: {before.silence_ms:g}",
-        "+  silence_ms: 900",
+        "+  silence_ms: 1000",
     ]
     assert endpoint_tune.yaml_diff(before, before) == ""
     text = endpoint_tune.yaml_text(after, "found")

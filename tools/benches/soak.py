@@ -35,7 +35,7 @@ from .rows import machine
 HOUR = 3600 * RATE
 SLOPE_MB = 1.0
 """Memory that an hour of sound may add."""
-_GRAIN_MB = 4.0
+_GRAIN_MB = 20.0
 """Memory that comes and goes with one turn: in a short run no slope stands out of it."""
 _LOOKS = 50
 _WARM = 0.2

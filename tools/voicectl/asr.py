@@ -67,7 +67,8 @@ def evaluate(options: argparse.Namespace) -> int:
     exports = [export for asked in options.model or [defaults().models.transducer] for export in recognizers.find(asked, lambda: library)]
     for export in exports:
         recognizers.try_out(export)
-    exports = [recognizers.searched(export, paths) for export in exports for paths in options.paths]
+    told = len(options.paths) > 1
+    exports = [recognizers.searched(export, paths, told=told) for export in exports for paths in options.paths]
     held_out = options.held_out or (HELD_OUT if HELD_OUT.is_file() else None)
     known = clips.read_clips(options.data, clips.read_held_out(held_out) if held_out else frozenset())
     chosen = clips.choose(known, options.sets, options.limit, options.seed)

@@ -89,9 +89,9 @@ def find(asked: str, library: Callable[[], Library]) -> tuple[Export, ...]:
     return int8, replace(int8, form="fp32", files={**files, "encoder": other})
 
 
-def searched(export: Export, paths: int) -> Export:
-    """The same, whose search keeps so many hypotheses; named so where they are more than one."""
-    return replace(export, paths=paths, name=export.name if paths == 1 else f"{export.name}, {paths} paths")
+def searched(export: Export, paths: int, *, told: bool) -> Export:
+    """The same, whose search keeps so many hypotheses; named so where that is to be told."""
+    return replace(export, paths=paths, name=f"{export.name}, {paths} paths" if told else export.name)
 
 
 def _form(encoder: Path) -> str:
