@@ -22,7 +22,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
+import numpy as np
 import pytest
+import soundfile
 from voiced.bus.client import Changed, Client, Heard, Presence
 from voiced.bus.private import start_private_bus
 from voiced.desk import Published
@@ -39,6 +41,13 @@ PATIENCE = 40
 Found = TypeVar("Found")
 
 EventKind = TypeVar("EventKind", Wake, Partial, LikelyEnd, Endpoint, Final, TurnClosed)
+
+
+def clock_and_silence(path: Path) -> Path:
+    """Writes a WAV there: a quarter of a second of silence, "jarvis, what time is it", and silence without end."""
+    samples, rate = soundfile.read(SAMPLE, dtype="int16", start=152_000, stop=181_840)
+    soundfile.write(path, np.concatenate((samples, np.zeros(600 * rate, np.int16))), rate)
+    return path
 
 
 def environment(runtime: Path, base: Mapping[str, str] = os.environ, **more: str) -> dict[str, str]:

@@ -140,10 +140,9 @@ def _turn_detector(c: Counts, limits: _Limits) -> int | None:
 def _silent(row: str, c: Counts, limits: _Limits) -> int | None:
     if c.since_speech is None or not c.words:
         return None
-    if c.ends_open:
-        wanted = "silence" if _token_stands(c, limits) or c.foreseen is not None or _detected(c, limits) else "silence_open"
-    else:
-        wanted = "silence_complete" if _token_stands(c, limits) or c.foreseen is not None else "silence"
+    token = _token_stands(c, limits) or c.foreseen is not None
+    with_sign, without = ("silence", "silence_open") if c.ends_open else ("silence_complete", "silence")
+    wanted = with_sign if token or (c.ends_open and _detected(c, limits)) else without
     limit: int = getattr(limits, wanted)
     return c.since_speech - limit if row == wanted else None
 

@@ -77,6 +77,7 @@ class TurnMachine:
 
     def __init__(self, rules: TurnRules, *, first_turn: int = 1, turn_step: int = 1) -> None:
         self._phrase_tail, self._word_late = to_samples(PHRASE_TAIL_MS), to_samples(WORD_LATE_MS)
+        self._foresight = to_samples(FORESIGHT_MS)
         self._marks = tuple(to_samples(mark) for mark in SCORE_MARKS_MS)
         self._first_turn, self._turn_step = first_turn, turn_step
         self._turn: Turn | None = None
@@ -92,7 +93,6 @@ class TurnMachine:
         self._gate = Hysteresis(rules.vad_on, rules.vad_off)
         self._min_speech = to_samples(rules.min_speech_ms)
         self._lead_pad, self._tail_pad = to_samples(rules.lead_pad_ms), to_samples(rules.tail_pad_ms)
-        self._foresight = to_samples(FORESIGHT_MS)
 
     def reset(self) -> None:
         self._next_turn = self._first_turn

@@ -10,10 +10,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
-import soundfile
-from livedaemon import SAMPLE, Listener, Start, environment, own_bus, runtime_of_a_user, start, until
+from livedaemon import Listener, Start, clock_and_silence, environment, own_bus, runtime_of_a_user, start, until
 
 __all__ = ["start"]
 
@@ -41,10 +39,7 @@ def env(runtime: Path) -> dict[str, str]:
 @pytest.fixture(scope="module")
 def clock(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """ "jarvis, what time is it", and silence without end."""
-    samples, rate = soundfile.read(SAMPLE, dtype="int16", start=152_000, stop=181_840)
-    path = tmp_path_factory.mktemp("sound") / "clock.wav"
-    soundfile.write(path, np.concatenate((samples, np.zeros(600 * rate, np.int16))), rate)
-    return path
+    return clock_and_silence(tmp_path_factory.mktemp("sound") / "clock.wav")
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import soundfile
-from livedaemon import SAMPLE, Listener, environment, own_bus, runtime_of_a_user, start
+from livedaemon import SAMPLE, Listener, clock_and_silence, environment, own_bus, runtime_of_a_user, start
 from soundserver import pipewire
 
 __all__ = ["pipewire", "start"]
@@ -43,10 +43,7 @@ def silence(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def clock(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A quarter of a second of silence, "jarvis, what time is it", and silence without end."""
-    samples, rate = soundfile.read(SAMPLE, dtype="int16", start=152_000, stop=181_840)
-    path = tmp_path_factory.mktemp("sound") / "clock.wav"
-    soundfile.write(path, np.concatenate((samples, np.zeros(600 * rate, np.int16))), rate)
-    return path
+    return clock_and_silence(tmp_path_factory.mktemp("sound") / "clock.wav")
 
 
 @pytest.fixture(scope="module")

@@ -29,7 +29,7 @@ END_TOKEN = "</s>"
 _WORD_START = "▁"
 
 _AHEAD_MS = 480
-"""Silence that `foresee` lets a model hear, besides its tail: starter-en's end tokens stand 200 to 360 ms after the sound of an order."""
+"""Silence that `foresee` lets a model hear, besides its tail: starter-en's end tokens stand 150 to 450 ms after a command's sound."""
 
 _WARM_UP = 16_000
 """Samples of silence: three chunks and the tail of any model we know."""
