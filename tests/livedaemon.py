@@ -128,10 +128,11 @@ def descendants(pid: int) -> set[int]:
 class Process:
     """A `voiced` or `voicectl` that runs; its output goes to files, so that it never waits for a reader."""
 
-    def __init__(self, directory: Path, module: str, *arguments: str | Path, env: Mapping[str, str]) -> None:
+    def __init__(self, directory: Path, module: str, *arguments: str | Path, env: Mapping[str, str], before: Sequence[str] = ()) -> None:
+        """`before`: what runs it, another command's words."""
         number = len(list(directory.glob("*.out")))
         self._out, self._err = directory / f"{number}-{module}.out", directory / f"{number}-{module}.err"
-        command = [sys.executable, "-m", module, *map(str, arguments)]
+        command = [*before, sys.executable, "-m", module, *map(str, arguments)]
         with self._out.open("wb") as out, self._err.open("wb") as err:
             self._process = subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
         self.pid = self._process.pid

@@ -12,7 +12,7 @@ from voiced.errors import ConfigError
 LOG = """
 import os
 {journal}
-from voiced.daemon import log, start_log
+from voiced.logwriter import log, start_log
 start_log("debug", terminal=False)
 log.debug("a"); log.info("b"); log.warning("c"); log.error("d")
 try:

@@ -66,7 +66,7 @@ settings
 boards profiles phrases
 yamlread changes
 knobs former
-wire
+wire logwriter
 journal runtime_dir units
 errors
 """

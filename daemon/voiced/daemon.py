@@ -25,9 +25,9 @@ from .bus.service import Service
 from .desk import News, PlacementRow, Published, Reloaded
 from .errors import BusError, ConfigError, InputError, InternalError, UsageError, VoicedError
 from .folder import Folder
-from .journal import is_journal
 from .knobs import fits, rows
 from .lifeline import Lifeline
+from .logwriter import set_level, start_log
 from .results import Results
 from .runtime_dir import runtime_directory
 from .settings import BusSettings, LaneSettings, Settings
@@ -64,10 +64,13 @@ def run_daemon(settings: Settings, options: argparse.Namespace, files: Sequence[
         return hearing(read(find_config(options.config), options.board or "", (unspellable,)))
 
     settings = hearing(settings)
-    start_log(settings.log.level, terminal=bool(lanes) or options.show)
     row = placement.pin("bus", settings.placement.bus, process="main")
-    with runtime_directory() as directory:
-        return asyncio.run(_run(settings, reread, options, directory, row, bool(lanes), job))
+    writer = start_log(settings.log.level, terminal=bool(lanes) or options.show)
+    try:
+        with runtime_directory() as directory:
+            return asyncio.run(_run(settings, reread, options, directory, row, bool(lanes), job))
+    finally:
+        writer.flush()  # before the line that says why it ends
 
 
 def file_lanes(files: Sequence[Path], *, demo: bool = False) -> tuple[LaneSettings, ...]:
@@ -254,31 +257,3 @@ def _close(printer: Printer) -> None:
     printer.close()
     if printer.lost:
         log.warning("%d events were not shown: nobody read them in time", printer.lost)
-
-
-class _Journal(logging.Formatter):
-    """`<N>` before each line, N the syslog priority: systemd's way to tell them apart."""
-
-    _PRIORITY = {logging.DEBUG: 7, logging.INFO: 6, logging.WARNING: 4, logging.ERROR: 3}
-
-    def format(self, record: logging.LogRecord) -> str:
-        priority = f"<{self._PRIORITY.get(record.levelno, 3)}>"
-        return "\n".join(priority + line for line in super().format(record).splitlines())  # a traceback has several
-
-
-def start_log(level: str, *, terminal: bool) -> None:
-    """One line an entry on stderr. `terminal`: where the conversation is shown; it gets warnings only, as any command's."""
-    handler = logging.StreamHandler()
-    if is_journal():
-        handler.setFormatter(_Journal("%(message)s"))
-    elif terminal:
-        handler.setFormatter(logging.Formatter("voiced: %(message)s"))
-    else:
-        handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
-    log.addHandler(handler)
-    set_level(level, terminal=terminal)
-
-
-def set_level(level: str, *, terminal: bool) -> None:
-    """See start_log."""
-    log.setLevel("WARNING" if terminal and level == "info" else level.upper())

@@ -5,33 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import faulttable
 import numpy as np
 import pytest
 import soundfile
+from faulttable import Fault
 from livedaemon import SAMPLE, Listen, Listener, environment, own_bus, runtime_of_a_user, start
 from soundserver import pipewire
 
 __all__ = ["pipewire", "start"]
 
 
-Fault = tuple[str, str, str, str, str, float]
-_faults: list[Fault] = []
-
-
 @pytest.fixture
 def faults() -> list[Fault]:
-    """What became of each of test_daemon_faults: state, process, signal, why the turn closed, its final, and seconds from the signal until
-    the process was replaced and the daemon well."""
-    return _faults
+    """What became of each, for the table."""
+    return faulttable.rows
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """The table of tools/faults."""
-    if _faults:
+    if faulttable.rows:
         terminalreporter.write_sep("=", "what happened")
-        terminalreporter.write_line("| state | process | signal | turn closed | its final | well after |\n|---|---|---|---|---|---|")
-        for *words, seconds in _faults:
-            terminalreporter.write_line(f"| {' | '.join(words)} | {seconds:.1f} s |")
+        terminalreporter.write_line("\n".join(faulttable.lines()))
 
 
 @pytest.fixture(scope="session")

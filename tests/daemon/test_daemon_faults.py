@@ -6,6 +6,7 @@ seconds to answer (supervisor.HUNG_SECONDS) and a second pass its deadline; a st
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -16,8 +17,9 @@ from pathlib import Path
 
 import pytest
 from daemon.test_daemon_lane import CLOCK, Room, room
-from livedaemon import alive, until
-from voiced.events import CloseReason, Endpoint, Final, LikelyEnd, Partial, TurnClosed, Wake
+from faulttable import Fault
+from livedaemon import PATIENCE, Listen, alive, assert_whole, until
+from voiced.events import CloseReason, Endpoint, Event, Final, LikelyEnd, Partial, TurnClosed, Wake
 
 __all__ = ["room"]
 
@@ -28,9 +30,28 @@ STATES: dict[str, Callable[[Room, int], object]] = {
     "pending": lambda room, turn: room.listener.event(Endpoint, turn),
 }
 """What is waited for after the wake."""
-Fault = tuple[str, str, str, str, str, float]
 VICTIMS = ("ears", "second_pass", "capture")
 SIGNALS = (signal.SIGKILL, signal.SIGSTOP)
+
+
+def reach(room: Room, path: Path, state: str) -> int:
+    """Says it, up to that state: the turn; asleep says nothing, and there is none."""
+    if state == "asleep":
+        room.listener.mark()
+        return 0
+    room.say(path)
+    turn = room.listener.event(Wake).turn
+    STATES[state](room, turn)
+    return turn
+
+
+def told_of(events: list[Event], turn: int) -> tuple[str, str]:
+    """Of a turn that is over, for the table: why it closed, and where its final is from. Whatever was heard has its final, once."""
+    (closed,) = [event for event in events if isinstance(event, TurnClosed)]
+    finals = [event for event in events if isinstance(event, Final)]
+    if any(isinstance(event, Partial) and event.text for event in events) and closed.reason is not CloseReason.NO_TEXT:
+        assert [final.turn for final in finals] == [turn], events
+    return closed.reason.value, (finals[0].note or finals[0].source.value) if finals else ""
 
 
 @pytest.mark.slow
@@ -43,17 +64,13 @@ def test_a_process_that_dies_or_stands_still(
 ) -> None:
     listener = room.listener
     before = listener.pids()
-    turn = 0
-    if state == "asleep":
-        listener.mark()
-    else:
-        room.say(kitchen)
-        turn = listener.event(Wake).turn
-        STATES[state](room, turn)
+    turn = reach(room, kitchen, state)
     os.kill(before[victim], number)
     began = time.monotonic()
-    closed = listener.event(TurnClosed, turn) if turn else None
-    told = listener.events(turn) if turn else []
+    happened = ("", "")
+    if turn:
+        listener.event(TurnClosed, turn)
+        happened = told_of(listener.events(turn), turn)
     if victim == "second_pass" and number == signal.SIGSTOP:  # nobody finds out before somebody asks it
         room.turn(clock)
     until(lambda: not alive(before[victim]), f"{victim}'s end", lambda: room.process.err)
@@ -61,11 +78,7 @@ def test_a_process_that_dies_or_stands_still(
     # what is played into the sink is over: its monitor gives nothing but zeros
     until(lambda: listener.status()["health"] in ("ok", "digital_silence"), "health", listener.status)
     seconds = time.monotonic() - began
-    finals = [event for event in told if isinstance(event, Final)]
-    if any(isinstance(event, Partial) and event.text for event in told) and closed and closed.reason is not CloseReason.NO_TEXT:
-        assert [final.turn for final in finals] == [turn], told  # whatever was heard has its final, once
-    final = (finals[0].note or finals[0].source.value) if finals else ""
-    faults.append((state, victim, number.name, closed.reason.value if closed else "", final, seconds))
+    faults.append(Fault(state, victim, number.name, *happened, seconds))
     room.quiet()
     after, _ = room.turn(clock)
     assert after.text == CLOCK, after
@@ -88,3 +101,41 @@ def test_c11_a_hog_on_every_core_costs_no_sound(room: Room, clock: Path) -> None
     assert final.text == CLOCK
     for name in ("desk.samples_lost", "desk.blocks_dropped", "desk.overrun"):
         assert after[name] == before[name], name
+
+
+def test_a_log_that_nobody_reads_keeps_nobody_waiting(
+    env: dict[str, str], listen: Listen, bus: str, clock: Path, tmp_path: Path, faults: list[Fault]
+) -> None:
+    """The reader of standard error stands still, as a terminal at ^S: turns go on, who asks is answered, a process that dies is replaced;
+    and when it goes on it has every line."""
+    config = tmp_path / "voiced.yaml"
+    config.write_text(f"lanes: [{{name: desk, source: 'loop:{clock}'}}]\n")
+    listener = listen(bus)
+    reader, stderr = os.pipe()
+    os.set_blocking(stderr, False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(stderr, b"." * 4096)
+    os.set_blocking(stderr, True)
+    command = [sys.executable, "-m", "voiced", "--config", str(config), "--bus", bus]
+    voiced = subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, stderr=stderr)
+    os.close(stderr)
+    try:
+        listener.lane(Health="ok")
+        pid = listener.pids()["second_pass"]
+        os.kill(pid, signal.SIGKILL)
+        for _ in range(2):
+            turn = listener.event(Wake).turn
+            listener.event(TurnClosed, turn)
+            assert_whole(listener.events(turn))
+            listener.mark()
+        until(lambda: listener.pids().get("second_pass", pid) != pid, "a new second pass", listener.pids)
+        voiced.send_signal(signal.SIGTERM)
+        with os.fdopen(reader, "rb") as log:
+            said = log.read().lstrip(b".").decode()  # to the end: it goes on as it is told to end
+        assert voiced.wait(PATIENCE) == 0
+    finally:
+        voiced.kill()
+        voiced.wait()
+    assert said.count(" turn ") >= 2 and "ready" in said and "second-pass: the process was killed by SIGKILL" in said, said
+    faults.append(Fault("any", "log's reader", "stands still", "turns go on, it has every line", seconds=0.0))

@@ -1,0 +1,33 @@
+"""The table of tools/faults: what was done to a daemon, and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+HEAD = "| state | what | fault | what happened | its final | hears again after |\n|---|---|---|---|---|---|"
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """In which state what was done to whom, what came of it, and `seconds` from the fault (or, where that lasts, from its end) until the
+    daemon was well again: 0 where it never was anything else, None where it ends, as it should."""
+
+    state: str
+    what: str
+    fault: str
+    happened: str
+    final: str = ""
+    seconds: float | None = None
+
+
+rows: list[Fault] = []
+
+
+def lines() -> Iterator[str]:
+    """Nothing where nothing was done."""
+    if rows:
+        yield HEAD
+    for row in rows:
+        again = "—" if row.seconds is None else f"{row.seconds:.1f} s"
+        yield f"| {row.state} | {row.what} | {row.fault} | {row.happened} | {row.final} | {again} |"
