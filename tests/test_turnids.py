@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import logging
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -27,6 +31,38 @@ def test_no_id_is_given_twice_whatever_the_clock_says(tmp_path_factory: pytest.T
             for turn in range(ids.first, last + 1, AHEAD // 4):
                 ids.given(turn)
             ids.given(last)
+
+
+@given(st.floats(0, 2e9), st.lists(st.tuples(st.integers(0, 2), st.integers(1, AHEAD // LANE_SLOTS - 1)), max_size=12))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_daemons_that_share_a_note_never_give_the_same(
+    tmp_path_factory: pytest.TempPathFactory, clock_s: float, given_by: list[tuple[int, int]]
+) -> None:
+    """Three of one user, begun in the same millisecond of a clock that nothing keeps, and another after them."""
+    folder = tmp_path_factory.mktemp("state")
+    three = [TurnIds(folder, lambda: clock_s) for _ in range(3)]
+    assert len({ids.first for ids in three}) == 3
+    furthest = [ids.first for ids in three]
+    for which, turns in given_by:  # fewer each than are noted ahead
+        furthest[which] = max(furthest[which], three[which].first + turns * LANE_SLOTS)
+        three[which].given(furthest[which])
+    assert all(last < later.first for last, later in zip(furthest, three[1:], strict=False))
+    assert TurnIds(folder, lambda: clock_s).first > max(furthest)
+
+
+def test_processes_that_begin_at_once_share_the_note(tmp_path: Path) -> None:
+    begin = "import sys; from pathlib import Path; from voiced.turnids import TurnIds; print(TurnIds(Path(sys.argv[1]), lambda: 5.0).first)"
+    running = [subprocess.Popen([sys.executable, "-c", begin, tmp_path], stdout=subprocess.PIPE, text=True) for _ in range(8)]
+    firsts = [int(process.communicate()[0]) for process in running]
+    assert sorted(firsts) == list(range(5_000 * LANE_SLOTS, 5_000 * LANE_SLOTS + 8 * AHEAD, AHEAD))
+
+
+def test_a_daemon_that_was_stopped_with_the_note_in_its_hands_keeps_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("voiced.turnids.LOCK_S", 0.05)
+    folder = os.open(tmp_path, os.O_RDONLY)
+    fcntl.flock(folder, fcntl.LOCK_EX)
+    assert TurnIds(tmp_path, lambda: 5.0).first == 5_000 * LANE_SLOTS
+    os.close(folder)
 
 
 def test_they_begin_with_the_clock(tmp_path: Path) -> None:

@@ -3,15 +3,17 @@
 What lives here: where ids begin, and the note of how far they may have gone. What must not: turns. Ids begin with the clock, 8 a
 millisecond, far faster than anybody speaks. A clock that was set back, or that nothing keeps while the power is off, would give them
 again: so a file in the service's state folder has an id above all that were given, and they begin there where the clock is behind it.
+Two daemons of one user share the file: each begins above what the other noted, and none takes the note back.
 """
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 log = logging.getLogger("voiced")
@@ -24,6 +26,10 @@ AHEAD = 100_000 * LANE_SLOTS
 
 HIGHEST = 1 << 53
 """What JSON keeps exactly; by the clock it is some 35,000 years away. A note beyond it was not written by us."""
+
+
+LOCK_S = 1.0
+"""Another daemon has the note for some milliseconds; one that was stopped just then keeps nobody from starting."""
 
 
 def state_folder(environ: Mapping[str, str]) -> Path | None:
@@ -45,15 +51,32 @@ class TurnIds:
 
     def __init__(self, folder: Path | None, clock_s: Callable[[], float] = time.time) -> None:
         self._path = folder / "turn-id" if folder else None
-        self.first = max(int(clock_s() * 1000) * LANE_SLOTS, self._noted())
-        self._limit = 0
-        self.given(self.first)
+        with self._alone():
+            self.first = max(int(clock_s() * 1000) * LANE_SLOTS, self._noted())
+            self._limit = self.first + AHEAD
+            self._note(self._limit)
 
     def given(self, turn: int) -> None:
         """That id is given: the note stays above it."""
         if turn >= self._limit - AHEAD // 2:
             self._limit = turn + AHEAD
-            self._note(self._limit)
+            with self._alone():
+                self._note(max(self._limit, self._noted()))
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """No other daemon reads or writes the note meanwhile; where the folder cannot be locked, that is left to luck."""
+        folder = None
+        with suppress(OSError):
+            if self._path:
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+                folder = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+                _lock(folder)
+        try:
+            yield
+        finally:
+            if folder is not None:
+                os.close(folder)
 
     def _noted(self) -> int:
         if self._path is None:
@@ -84,3 +107,15 @@ class TurnIds:
         except OSError as error:
             log.warning("%s cannot be written: %s; turn ids may come again where the clock is set back", self._path, error.strerror)
             self._path = None
+
+
+def _lock(folder: int) -> None:
+    """OSError where somebody else has it for too long."""
+    deadline = time.monotonic() + LOCK_S
+    while True:
+        try:
+            return fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise
+        time.sleep(0.01)
