@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from . import placement, wire
 from .children import ENVIRONMENT, command, ended
-from .errors import ModelError, VoicedError
+from .errors import InternalError, ModelError, VoicedError
 from .events import Event, Wake
 from .plain import decode
 from .runtime_dir import runtime_directory
@@ -59,7 +59,8 @@ Told = Begun | Remark | Refused | Over | Event
 def hear(settings: Settings, files: Sequence[str]) -> Iterator[Told]:
     """What each file leads to, in order; a file that cannot be heard is told, and the others go on. Whoever takes it is waited for.
 
-    Raises ModelError where a model cannot be had, or ended the process. SIGTERM ends the caller's process, and nothing is left.
+    Raises ModelError where a model cannot be had, or ended the process, and InternalError where something else did. SIGTERM ends the
+    caller's process, and nothing is left.
     """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # by way of what is to be tidied up
     link, theirs = wire.Link.pair()
@@ -88,9 +89,7 @@ def _told(link: wire.Link, child: subprocess.Popen[bytes], files: Sequence[str])
         try:
             message = link.receive()
         except EOFError:
-            raise ModelError(
-                "", f"the process that hears the files {ended(child.wait(), loading)}", "check the models: voicectl models verify"
-            ) from None
+            raise died(child.wait(), loading) from None
         assert message is not None
         match message.body:
             case {"loading": loading}:
@@ -112,6 +111,15 @@ def _told(link: wire.Link, child: subprocess.Popen[bytes], files: Sequence[str])
                 yield Refused(line, code)
             case {"failed": line, "exit": code}:
                 raise VoicedError("", line, code=code)
+
+
+def died(status: int, loading: str) -> VoicedError:
+    """What to say of its end; `loading` as in children.ended."""
+    what = f"the process that hears the files {ended(status, loading)}"
+    if loading:
+        return ModelError("", what, "check the models: voicectl models verify")
+    memory = "it may have been the kernel, for want of memory: see dmesg"
+    return InternalError("", what, memory if status == -signal.SIGKILL else "see what is wrong here: voicectl doctor")
 
 
 def hear_files(settings: Settings, files: Sequence[str], *, as_json: bool) -> int:

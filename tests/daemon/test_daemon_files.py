@@ -17,7 +17,7 @@ import soundfile
 import soxr
 from livedaemon import PATIENCE, Start, alive, descendants, environment, run
 from numpy.typing import NDArray
-from voiced import assembly
+from voiced import assembly, files
 from voiced.batch import until_idle
 from voiced.models import Library
 from voiced.plain import encode
@@ -115,6 +115,20 @@ def test_names_that_are_no_text_and_a_file_without_a_phrase(env: dict[str, str],
     assert lines[:3] == [f"── {quiet}", "no wake phrase heard", f"── {tmp_path}/odd\\udcff.wav"]
     assert lines[-2:] == [f"── {quiet}", "no wake phrase heard"]
     assert "What time is it?" in lines[-3]
+
+
+def test_a_death_is_blamed_on_a_model_only_where_one_was_being_loaded() -> None:
+    of_a_model = files.died(255, "starter-en")
+    assert (str(of_a_model), of_a_model.exit_code) == (
+        "the process that hears the files ended with status 255 while loading starter-en; check the models: voicectl models verify",
+        66,
+    )
+    killed = files.died(-signal.SIGKILL, "")
+    assert (str(killed), killed.exit_code) == (
+        "the process that hears the files was killed by SIGKILL; it may have been the kernel, for want of memory: see dmesg",
+        70,
+    )
+    assert str(files.died(-signal.SIGSEGV, "")).endswith("was killed by SIGSEGV; see what is wrong here: voicectl doctor")
 
 
 def test_a_thousand_files_are_no_more_than_one(env: dict[str, str], tmp_path: Path) -> None:

@@ -268,7 +268,19 @@ def test_a_daemon_that_does_not_run(bus: str) -> None:
     assert status is None
     assert (found.name, found.good) == ("bus", False)
     assert "voiced does not run on" in found.what
-    assert found.advice == "voiced, or systemctl --user start voiced"
+    assert found.advice == checkup.starting(system=False)
+
+
+def test_a_unit_is_started_only_where_there_is_one(tmp_path: Path) -> None:
+    """In a checkout there is none."""
+    folders = {"units": [tmp_path / "system"], "user_units": [tmp_path / "user"]}
+    assert checkup.starting(system=False, **folders) == "voiced"
+    assert checkup.starting(system=True, **folders) == "sudo tools/install, then: systemctl start voiced"
+    for folder in tmp_path / "system", tmp_path / "user":
+        folder.mkdir()
+        (folder / "voiced.service").touch()
+    assert checkup.starting(system=False, **folders) == "voiced, or systemctl --user start voiced"
+    assert checkup.starting(system=True, **folders) == "systemctl start voiced"
 
 
 CLOSED = """<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN"

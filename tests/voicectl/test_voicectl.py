@@ -102,6 +102,15 @@ def test_status_trigger_and_mute(quiet: Process, listener: Listener, ctl: Ctl) -
     assert code != 0 and err.count("\n") == 1 and "attic" in err
 
 
+def test_the_bus_may_be_named_before_the_command_and_after_it(quiet: Process, env: dict[str, str], bus: str) -> None:
+    """After it counts, where a hand has put it twice."""
+    for arguments in (("--bus", bus, "status"), ("status", "--bus", bus), ("--bus", "unix:path=/nowhere", "status", "--bus", bus)):
+        found = run("voicectl", *arguments, env=env)
+        assert (found.returncode, found.stderr) == (0, ""), found.stdout
+        assert f"  bus: {bus}" in found.stdout
+    assert quiet.stop() == 0
+
+
 def test_trigger_and_wait_prints_the_text(start: Start, bus: str, listener: Listener, chatter: Path, tmp_path: Path, ctl: Ctl) -> None:
     voiced = daemon(start, bus, listener, chatter, tmp_path)
     waiting = start("voicectl", "--bus", bus, "trigger", "--wait")

@@ -55,16 +55,17 @@ def parser() -> argparse.ArgumentParser:
     )
     top = argparse.ArgumentParser("voicectl", description="Client and workbench of voiced.", epilog=epilog)
     top.add_argument("--version", action="version", version=f"voicectl {__version__}")
-    top.add_argument(
-        "--bus", metavar="ADDRESS", help="where voiced is: session, system or a D-Bus address (else: session, then a private bus)"
-    )
+    where = "where voiced is: session, system or a D-Bus address (else: session, then a private bus)"
+    top.add_argument("--bus", metavar="ADDRESS", help=where)
     commands = top.add_subparsers(metavar="COMMAND", required=True)
 
     def add(
-        name: str, does: str, command: Callable[[argparse.Namespace], int], *, lane: bool = True, json: bool = True
+        name: str, does: str, command: Callable[[argparse.Namespace], int], *, bus: bool = True, lane: bool = True, json: bool = True
     ) -> argparse.ArgumentParser:
         one = commands.add_parser(name, help=does, description=_sentence(does))
         one.set_defaults(command=command)
+        if bus:  # here too, where a hand puts it; not named, it leaves what was named before the command
+            one.add_argument("--bus", metavar="ADDRESS", default=argparse.SUPPRESS, help=where)
         if lane:
             one.add_argument("--lane", metavar="NAME", help="which lane (needed only where there are several)")
         if json:
@@ -108,7 +109,7 @@ def parser() -> argparse.ArgumentParser:
     doctor.arguments(one)
     add("stats", "show percentiles of each latency, partials and finals apart, by length of turn", ask(stats.stats))
     does = "hear recordings or saved turns through the whole pipeline, faster than they were spoken, and compare with what is expected"
-    one = add("replay", does, replay.replay, lane=False)
+    one = add("replay", does, replay.replay, bus=False, lane=False)
     replay.arguments(one)
 
     family = commands.add_parser("models", help="list, fetch and verify models", description="List, fetch and verify models.")

@@ -64,6 +64,11 @@ POLICIES = (Path("/usr/share/dbus-1/system.d"), Path("/etc/dbus-1/system.d"))
 
 UNITS = (Path("/usr/lib/systemd/system"), Path("/usr/local/lib/systemd/system"), Path("/etc/systemd/system"))
 
+USER_UNITS = (
+    *(folder.with_name("user") for folder in UNITS),
+    *(Path(folder).expanduser() for folder in ("~/.config/systemd/user", "~/.local/share/systemd/user")),
+)
+
 
 def versions(
     python: tuple[int, ...] = tuple(sys.version_info[:3]), look: Callable[[str], Finding] = try_library, board_name: str = "generic"
@@ -170,9 +175,17 @@ def rights(
     yield from wrong or [Finding("rights", True, "what this user needs is open to it")]
 
 
+def starting(*, system: bool, units: Sequence[Path] = UNITS, user_units: Sequence[Path] = USER_UNITS) -> str:
+    """The command that starts a voiced here: that of its unit only where the unit is."""
+    installed = _is_in(units if system else user_units)
+    if system:
+        return "systemctl start voiced" if installed else "sudo tools/install, then: systemctl start voiced"
+    return "voiced, or systemctl --user start voiced" if installed else "voiced"
+
+
 def policy(*, system: bool, policies: Sequence[Path] = POLICIES, units: Sequence[Path] = UNITS) -> Iterator[Finding]:
     """What the system bus must know of voiced, where the one on the system bus is meant or is installed."""
-    installed = any((folder / "voiced.service").is_file() for folder in units)
+    installed = _is_in(units)
     if not (system or installed):
         return
     name = "org.voiced.Voice1.conf"
@@ -303,6 +316,11 @@ def running(status: Mapping[str, Any]) -> Iterator[Finding]:
             why = f": {lane['reason']}" if lane.get("reason") else ""
             wrong.append(Finding("bus", False, f"lane {lane['name']} hears nothing ({lane['health']}{why})", "voicectl mic test"))
     yield from wrong or [Finding("bus", True, f"voiced {status['version']} runs, {len(status['lanes'])} lanes, health {status['health']}")]
+
+
+def _is_in(folders: Sequence[Path]) -> bool:
+    """The unit."""
+    return any((folder / "voiced.service").is_file() for folder in folders)
 
 
 def _available_kb(meminfo: Path) -> int | None:

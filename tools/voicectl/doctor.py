@@ -57,7 +57,7 @@ def examine(bus: str | None, config: Path | None) -> Iterator[Finding]:
 
 async def ask(bus: str | None) -> tuple[Mapping[str, Any] | None, list[Finding]]:
     """The running daemon's status, and what is to be said of the bus and of it."""
-    start = "systemctl start voiced" if bus == "system" else "voiced, or systemctl --user start voiced"
+    start = checkup.starting(system=bus == "system")
     try:
         address = find_bus(bus)
         if address is None:
