@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 import os
@@ -13,10 +14,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from benches import late, recordings
+from benches import isolation, lanes, late, recordings
 from benches.__main__ import BENCHES, CHECKOUT
 from benches.hearing import record
-from benches.lanes import KEEPS_UP_MS
+from benches.lanes import KEEPS_UP_MS, Measured
 from benches.replay import Player
 from benches.rows import Row, markdown, number
 from hypothesis import given
@@ -41,6 +42,7 @@ def test_an_aim_is_held_against_the_ratio_where_there_is_one() -> None:
     assert Row("b", "w", 12.0, "ms", bare=10.0, aim=1.1).met is False
     assert Row("b", "w", 12.0, "ms", aim=11.0).met is False
     assert Row("b", "w", 12.0, "ms").met is None
+    assert Row("b", "w", 0.5, "ms", bare=0.0, aim=1.1).met is None, "nothing is so many times nothing"
 
 
 def test_a_figure_that_was_not_taken_meets_nothing_and_is_no_number() -> None:
@@ -168,7 +170,8 @@ def test_lanes(library: Library) -> None:
     assert knee == max((int(what.split()[0]) for what, row in rows.items() if what.endswith("lateness gained") and row["met"]), default=0)
     each, a_core = rows["a lane that hears talk"]["value"], rows["lanes a core"]["value"]
     assert each > 0 and a_core == pytest.approx(1 / each)
-    assert all(rows[f"RSS, {name}"]["value"] > 10 for name in ("main", "lane lane1", "second pass"))
+    assert all(rows[f"RSS, {name}"]["value"] > 10 for name in ("main", "the greatest lane", "second pass"))
+    assert rows["1 lane: frame latency"]["value"] > 0
 
 
 @pytest.mark.slow
@@ -211,6 +214,129 @@ def test_a_lane_that_falls_behind_is_later_the_longer_it_hears(gained_ms: float,
 def test_nobody_heard_is_no_slope() -> None:
     assert math.isnan(late.slope({}))
     assert math.isnan(late.slope(late.partials([published("a", 1.0, 1.0)])))
+
+
+# ── lanes: the knee, the condition, the sizing ─────────────────────────────────────────────────────────────────────────
+
+
+def measured(lanes: int, *, gained_ms: float = 0.0, heard: int | None = None, cores: float = 0.1, **more: Any) -> Measured:
+    """So many lanes for 30 s that fall behind by so much each second, of which `heard` had partials, at so many cores a lane."""
+    points = [(float(second), gained_ms * second) for second in range(10)]
+    names = [f"lane lane{number + 1}" for number in range(lanes)]
+    costs = {"main": 3.0, "second pass": 3.0} | dict.fromkeys(names, 30.0 * cores)
+    sizes = {"main": 30.0, "second pass": 120.0} | dict.fromkeys(names, 100.0)
+    given: dict[str, Any] = {
+        "late": dict.fromkeys(names[:heard], points),
+        "numbers": {},
+        "cpu_s": costs,
+        "pss_mb": sizes,
+        "rss_mb": {name: (size, size + 1) for name, size in sizes.items()},
+        "waits_ms": {},
+    }
+    return Measured(lanes, 30.0, **given | more)
+
+
+@given(st.integers(1, 32), st.data())
+def test_the_knee_is_found_whatever_it_is(most: int, data: st.DataObject) -> None:
+    """By one look at the ends, and a bisection between them; nothing is measured twice."""
+    true = data.draw(st.integers(0, most))
+    looks: list[int] = []
+
+    async def take(lanes: int) -> Measured:
+        looks.append(lanes)
+        return measured(lanes, gained_ms=0.0 if lanes <= true else KEEPS_UP_MS + 1)
+
+    found, tried = asyncio.run(lanes.knee(take, most))
+    assert found == true
+    assert sorted(looks) == sorted(tried) and max(looks, default=0) <= most
+    assert len(looks) <= 2 + math.ceil(math.log2(most))
+
+
+def test_a_lane_that_nobody_heard_of_does_not_keep_up() -> None:
+    assert measured(2).keeps_up and not measured(2, heard=1).keeps_up and not measured(2, heard=0).keeps_up
+
+
+def test_the_condition_is_reckoned_from_what_a_lane_costs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two cores, a tenth of one a lane: room for twenty, of which eight were tried."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    row = lanes.condition(8, 8, measured(1, cores=0.1))
+    assert row.bare == pytest.approx(20.0)
+    assert (row.value, row.met) == (8, True)
+    assert "W 2 cores, B 1, chunk 320 ms, t 32.0 ms; no more than 8 were tried" in row.note
+    assert lanes.condition(21, 32, measured(1, cores=0.1)).met is False
+
+
+def test_a_board_has_room_for_what_is_left_of_half_its_memory() -> None:
+    rows = {row.what: row for row in lanes.sizing(measured(2, cores=0.2))}
+    assert rows["a lane that hears talk"].value == pytest.approx(0.2 + 0.2 / 2)
+    assert rows["lanes a core"].value == pytest.approx(1 / 0.3)
+    assert [rows[f"lanes in {board} MB"].value for board in (512, 2048, 8192)] == [1, 8, 39]
+    assert [what for what in rows if what.startswith("RSS")] == ["RSS, main", "RSS, second pass", "RSS, the greatest lane"]
+
+
+def test_frame_latency_is_the_mean_of_all_windows_and_beside_the_vendors_aim() -> None:
+    """A lane that heard thrice as much counts thrice; what was waited for is told apart."""
+    numbers: dict[str, float] = {}
+    for lane, count, late_ms, waited_ms in (("lane1", 300, 10.0, 4.0), ("lane2", 100, 50.0, 24.0)):
+        for name, mean in (("scribe_late", late_ms), ("scribe_waits", waited_ms)):
+            numbers |= {f"{lane}.{name}_count": count, f"{lane}.{name}_mean_ms": mean}
+    rows = {row.what: row for row in lanes.rows(measured(2, numbers=numbers))}
+    row = rows["2 lanes: frame latency"]
+    assert (row.value, row.aim, row.met) == (20.0, 50.0, True) and "9.00 of it before its turn came" in row.note
+    nothing = {row.what: row for row in lanes.rows(measured(2))}["2 lanes: frame latency"]
+    assert math.isnan(nothing.value) and nothing.met is None
+
+
+def test_the_second_pass_is_fair_where_no_lane_waits_twice_as_long() -> None:
+    waits = {"lane1": [100.0, 100.0, 100.0], "lane2": [150.0, 140.0, 160.0], "lane3": [900.0]}
+    row = lanes.rows(measured(3, waits_ms=waits))[-1]
+    assert (row.value, row.bare, row.met) == (150.0, 100.0, True) and "of 2 lanes" in row.note  # one request alone says nothing
+
+
+# ── isolation ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_trouble_is_told_apart_from_calm_and_from_what_lies_between() -> None:
+    heard = [
+        (phase, published(lane, at, at + late_ms / 1000))
+        for lane in ("one", "two")
+        for at, phase, late_ms in (
+            (1.0, "", 10.0),
+            (2.0, "", 20.0),
+            (3.0, "between", 0.0),
+            (4.0, "a lane dies", 15.0),
+            (5.0, "other", 99.0),
+        )
+    ]
+    p50, p95 = isolation.rows("a lane dies", heard)
+    assert [p50.value, p50.bare, p95.value, p95.bare] == pytest.approx([15.0, 10.0, 15.0, 20.0])
+    assert (p50.met, p95.met) == (False, True)
+    (nothing,) = isolation.rows("a disk stands still", heard)
+    assert math.isnan(nothing.value) and nothing.note == "no partial was heard"
+
+
+def test_a_disk_that_stands_still_keeps_its_writer_waiting_and_then_takes_all(tmp_path: Path) -> None:
+    """Turn about, as often as one likes."""
+    path = tmp_path / "lane1.txt"
+    path.touch()
+
+    async def write(file: Any) -> None:
+        await asyncio.to_thread(file.write, b"a line\n")
+
+    async def look() -> None:
+        disk = isolation.Disk([path])
+        with path.open("ab", buffering=0) as file:
+            for _ in range(2):
+                await write(file)
+                still = asyncio.create_task(disk.stand_still())
+                await asyncio.sleep(0)
+                writing = asyncio.create_task(write(file))
+                assert await asyncio.wait([writing], timeout=0.2) == (set(), {writing})
+                still.cancel()
+                await asyncio.wait_for(writing, 40)
+        disk.close()
+
+    asyncio.run(look())
 
 
 def test_every_bench_is_tested() -> None:

@@ -33,7 +33,10 @@ FLUSH_SECONDS = 10.0
 
 TARGETS = {"frame_latency_ms": 50.0, "second_pass_rtf": 0.4}
 """What the vendor's Multi-Stream ASR application for the K3 aims at: the mean time from a frame's arrival to its end in the online model,
-and the real-time factor of the offline model. Aims, not results: it publishes none."""
+and the real-time factor of the offline model. Aims, not results: it publishes none.
+
+Ours is the mean over what a lane's ears heard of a turn, a window of 32 ms each: from the arrival of the block that had its last sample
+to when the transducer was done with it. Most windows only add to a chunk, and are done at once: that it is not full yet is not a wait."""
 
 
 class Results:
@@ -153,13 +156,7 @@ class Results:
     def _metrics(self, statistics: Mapping[str, float], took_s: float) -> dict[str, Any]:
         lanes = list(self._utterances)
         heard_s = [statistics.get(f"{lane}.position", 0) / RATE for lane in lanes]
-        counts = [statistics.get(f"{lane}.scribe_late_count", 0) for lane in lanes]
-        late = [statistics.get(f"{lane}.scribe_late_mean_ms", 0.0) for lane in lanes]
-        frames = sum(counts)
-        ours = {
-            "frame_latency_ms": sum(count * mean for count, mean in zip(counts, late, strict=True)) / frames if frames else None,
-            "second_pass_rtf": _mean(self._rtf["second_pass"]),
-        }
+        ours = {"frame_latency_ms": mean_ms(statistics, lanes, "scribe_late"), "second_pass_rtf": _mean(self._rtf["second_pass"])}
         metrics: dict[str, Any] = {
             "lanes": len(lanes),
             "files": sum(self._folder.formats.values()),
@@ -179,6 +176,13 @@ class Results:
             spread = {f"{role}_rtf": _percentiles(values) for role, values in self._rtf.items() if values}
             metrics["metrics_detail"] = {"utterances": self._utterances, **spread, "statistics": dict(statistics)}
         return metrics
+
+
+def mean_ms(statistics: Mapping[str, float], lanes: Sequence[str], of: str) -> float | None:
+    """The mean of a lateness (ears_late, scribe_late, scribe_waits) over all that these lanes counted; None where none did."""
+    counts = [statistics.get(f"{lane}.{of}_count", 0) for lane in lanes]
+    means = [statistics.get(f"{lane}.{of}_mean_ms", 0.0) for lane in lanes]
+    return sum(count * mean for count, mean in zip(counts, means, strict=True)) / sum(counts) if sum(counts) else None
 
 
 def _mean(values: Sequence[float]) -> float | None:

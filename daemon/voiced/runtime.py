@@ -88,7 +88,8 @@ class Lane:
         self._heard: queue.Queue[Heard | Adoption | Rewritten | Shutdown | AudioLost | Cancel] = queue.Queue(HEARD_LIMIT)
         self._overrun = 0  # facts that were dropped because the scribe was too slow
         self._done = 0  # facts that the scribe has taken
-        self._ears_late, self._scribe_late = Lateness(), Lateness()  # since the sound came: stepped over, and taken
+        self._ears_late, self._scribe_late = Lateness(), Lateness()  # since the sound came: stepped over, and done with
+        self._scribe_waits = Lateness()  # since the sound came, until the scribe began with it
         self._lost = 0  # samples, as the scribe has heard of it
         self._behind = False  # it has not been told yet
         self._position = job["position"]
@@ -268,6 +269,7 @@ class Lane:
                 events = self._scribe.answer(item)
             self._publish(events, arrived_ns, taken_ns)
             if isinstance(item, Heard):
+                self._scribe_waits.add((taken_ns - arrived_ns) / 1e6)
                 self._scribe_late.add((time.monotonic_ns() - arrived_ns) / 1e6)
             while self._scribe.triggered:
                 token, turn = self._scribe.triggered.popleft()
@@ -346,7 +348,7 @@ class Lane:
             "events_lost": self._outbox.lost,
             **self._ears.statistics(),
             **self._scribe.statistics(),
-            **counts({"ears_late": self._ears_late, "scribe_late": self._scribe_late}),
+            **counts({"ears_late": self._ears_late, "scribe_waits": self._scribe_waits, "scribe_late": self._scribe_late}),
         }
         if self._microphone:
             statistics = self._microphone.statistics()

@@ -51,7 +51,7 @@ def test_the_golden_set_is_heard_as_it_was(env: dict[str, str], tmp_path: Path) 
         (tmp_path / f"{name}.turn.json").write_bytes((GOLDEN / f"{name}.turn.json").read_bytes())
     found = run("voicectl", "replay", *sorted(tmp_path.glob("*.turn.json")), env=env)
     assert (found.returncode, found.stderr) == (0, ""), found.stdout
-    assert found.stdout.count(": as expected (") == len(MADE) == len(list(GOLDEN.iterdir()))
+    assert found.stdout.count(": as expected (") == len(MADE) == len(list(GOLDEN.glob("*.turn.json")))
     texts = {name: [line["text"] for line in load(GOLDEN / f"{name}.turn.json").events if line["event"] == "Final"] for name in MADE}
     both = ["Turn on the lights in the kitchen.", "What time is it?"]
     assert texts == {"whole": both, "soft": both, "clock": both[1:], "talk": [], "breath": both}

@@ -1,19 +1,20 @@
-"""What a lane's trouble costs the others: in one run, partials of two lanes in calm and while a third is in trouble, turn about.
+"""What a lane's trouble costs the others: in one run, partials of two lanes in calm and while there is trouble beside them, turn about.
 
-Troubles: its process is killed as soon as it is back, so that it loads its models again and again; a fourth lane's source sends half a
-frame and closes, over and over. Beside them, of a folder that is heard: the disk for its results stands still, and then does not. A lane's
-lateness is reckoned as in late.py; of the lanes in trouble it does not count.
+Troubles: a third lane's process is killed as soon as it is back, so that it loads its models again and again; a fourth lane's source sends
+half a frame and closes, over and over; of a folder that is heard, the disk for the results stands still. A lane's lateness is reckoned as
+in late.py; of the lanes in trouble it does not count.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import os
 import signal
-import sys
 import tempfile
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from voiced.units import RATE
 
 from . import late, recordings
 from .rows import Row
-from .running import READY_S, Daemon, several
+from .running import READY_S, VOICED, Daemon, several
 
 AIM = 1.1
 SETTLE_S = 14.0
@@ -35,7 +36,11 @@ SETTLE_S = 14.0
 PAUSE_S = 1.0
 """Between two deaths, and before a phase counts: what the one before began is over."""
 
-Trouble = Callable[[Daemon], Coroutine[Any, Any, None]]
+PIPE_BYTES = 4096
+"""The least that a pipe holds."""
+
+Trouble = Callable[[], Coroutine[Any, Any, None]]
+"""Lasts until it is cancelled."""
 
 
 def run(quick: bool) -> list[Row]:
@@ -46,49 +51,53 @@ async def _run(seconds: float, rounds: int) -> list[Row]:
     with tempfile.TemporaryDirectory(prefix="voiced-") as directory:
         sound = recordings.write(Path(directory) / "talk.wav", np.concatenate((recordings.long_turn(10.0), recordings.silence(0.5))))
         lanes = dict.fromkeys(("one", "two", "third"), f"loop:{sound}")
-        async with several(lanes | {"half": f"unix:{directory}/half"}, Path(directory)) as daemon:
+        half = Path(directory) / "half"
+        async with several(lanes | {"half": f"unix:{half}"}, Path(directory)) as daemon:
             await asyncio.sleep(SETTLE_S)
-            rows = await _compare(daemon, Path(directory) / "half", seconds, rounds)
-        return rows + await _slow_disk(seconds, Path(directory))
+            troubles: dict[str, Trouble] = {
+                "a lane dies": partial(_kill, daemon),
+                "a source sends half a frame": partial(_half_frames, half),
+            }
+            rows = await _compare(daemon.client, ("one", "two"), troubles, seconds, rounds)
+        return rows + await _slow_disk(seconds, rounds, Path(directory))
 
 
-async def _compare(daemon: Daemon, half: Path, seconds: float, rounds: int) -> list[Row]:
+async def _compare(client: Client, lanes: Collection[str], troubles: Mapping[str, Trouble], seconds: float, rounds: int) -> list[Row]:
+    """Calm, a trouble, calm, the next trouble, so many times."""
     heard: list[tuple[str, Published]] = []
     phase = ""
 
     async def watch() -> None:
-        async for item in daemon.client.watch():
-            if isinstance(item, Published) and isinstance(item.event, Partial) and item.lane in ("one", "two"):
+        async for item in client.watch():
+            if isinstance(item, Published) and isinstance(item.event, Partial) and item.lane in lanes:
                 heard.append((phase, item))
 
-    async def half_frames(_: Daemon) -> None:
-        half.unlink(missing_ok=True)
-        async with await asyncio.start_unix_server(_half, half) as server:
-            await server.serve_forever()
-
-    troubles: dict[str, Trouble] = {"a lane dies": _kill, "a source sends half a frame": half_frames}
     watching = asyncio.create_task(watch())
     try:
         for _ in range(rounds):
             for name, trouble in troubles.items():
                 for phase in ("", name):
-                    task = asyncio.create_task(trouble(daemon)) if phase else None
+                    task = asyncio.create_task(trouble()) if phase else None
                     await asyncio.sleep(seconds)
                     if task:
-                        task.cancel()
-                        with contextlib.suppress(asyncio.CancelledError):
-                            await task
+                        await _cancelled(task)
                     phase = "between"
                     await asyncio.sleep(PAUSE_S)
     finally:
-        watching.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await watching
-    return [row for name in troubles for row in _rows(name, heard)]
+        await _cancelled(watching)
+    return [row for name in troubles for row in rows(name, heard)]
 
 
-def _rows(name: str, heard: list[tuple[str, Published]]) -> list[Row]:
-    """Lateness is reckoned over all phases, then told apart: a lane has one earliest."""
+async def _cancelled(task: asyncio.Task[None]) -> None:
+    """Raises what ended it, where it had ended before."""
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+
+
+def rows(name: str, heard: Sequence[tuple[str, Published]]) -> list[Row]:
+    """The trouble of this name beside calm (""): partials by the phase that they were heard in. Lateness is reckoned over all phases, then
+    told apart: a lane has one earliest."""
     lanes = late.partials([item for _, item in heard])
     order = {lane: iter(points) for lane, points in lanes.items()}
     by_phase: dict[str, list[float]] = {"": [], name: []}
@@ -105,49 +114,6 @@ def _rows(name: str, heard: list[tuple[str, Published]]) -> list[Row]:
     ]
 
 
-async def _slow_disk(seconds: float, directory: Path) -> list[Row]:
-    """A folder is heard, and the files of its results are pipes that nobody reads; then somebody does."""
-    recorded, results = directory / "in", directory / "out"
-    recorded.mkdir()
-    sound = np.resize(np.concatenate((recordings.talk(), recordings.silence(1.0))), round((2 * seconds + 60) * RATE))
-    for number in range(2):
-        recordings.write(recorded / f"{number}.wav", sound)
-    bus = start_private_bus(directory / "d")
-    job = ("--lanes", "2", "--input-dir", str(recorded), "--results", str(results), "--headless", "--bus", bus.address)
-    process = await asyncio.create_subprocess_exec(sys.executable, "-m", "voiced", *job, stderr=asyncio.subprocess.DEVNULL)
-    reading: list[int] = []
-    name = "a disk stands still"
-    try:
-        async with asyncio.timeout(READY_S):
-            while not (results / "config.json").exists():  # the last that is made before somebody has spoken
-                await asyncio.sleep(0.05)
-        files = [*(results / "results").iterdir(), *(results / "model_outputs").iterdir()]
-        for file in files:
-            file.unlink()
-            os.mkfifo(file)
-        heard: list[tuple[str, Published]] = []
-        phase, began_us = name, 0
-        async with Client(bus.address) as client, asyncio.timeout(READY_S + 2 * seconds):
-            async for item in client.watch():
-                if not (isinstance(item, Published) and isinstance(item.event, Partial)):
-                    continue
-                began_us = began_us or item.monotonic_us
-                passed_s = (item.monotonic_us - began_us) / 1e6
-                if passed_s > seconds and phase:
-                    phase = ""
-                    reading += [os.open(file, os.O_RDONLY | os.O_NONBLOCK) for file in files]
-                if passed_s > 2 * seconds:
-                    break
-                heard.append((phase, item))
-    finally:
-        process.kill()
-        await process.wait()
-        bus.close()
-        for fd in reading:
-            os.close(fd)
-    return _rows(name, heard)
-
-
 async def _kill(daemon: Daemon) -> None:
     while True:
         for role, pid in await daemon.processes():
@@ -157,6 +123,82 @@ async def _kill(daemon: Daemon) -> None:
         await asyncio.sleep(PAUSE_S)
 
 
+async def _half_frames(path: Path) -> None:
+    path.unlink(missing_ok=True)
+    async with await asyncio.start_unix_server(_half, path) as server:
+        await server.serve_forever()
+
+
 async def _half(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     writer.write(b"\0")
     writer.close()
+
+
+# ── the disk ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def _slow_disk(seconds: float, rounds: int, directory: Path) -> list[Row]:
+    """A folder is heard by two lanes."""
+    recorded, results = directory / "in", directory / "out"
+    recorded.mkdir()
+    length = 2 * rounds * (seconds + PAUSE_S) + SETTLE_S + 30.0  # it must not end before we do
+    sound = np.resize(np.concatenate((recordings.talk(), recordings.silence(1.0))), round(length * RATE))
+    for number in range(2):
+        recordings.write(recorded / f"{number}.wav", sound)
+    bus = start_private_bus(directory / "d")
+    job = ("--lanes", "2", "--input-dir", str(recorded), "--results", str(results), "--headless", "--bus", bus.address)
+    process = await asyncio.create_subprocess_exec(*VOICED, *job, stderr=asyncio.subprocess.DEVNULL)
+    disk = None
+    try:
+        async with asyncio.timeout(READY_S):
+            while not (results / "config.json").exists():  # the last that is made before somebody has spoken
+                await asyncio.sleep(0.05)
+        disk = Disk([*(results / "results").iterdir(), *(results / "model_outputs").iterdir()])
+        async with Client(bus.address) as client:
+            await asyncio.sleep(SETTLE_S)
+            return await _compare(client, ("lane1", "lane2"), {"a disk stands still": disk.stand_still}, seconds, rounds)
+    finally:
+        process.kill()
+        await process.wait()
+        bus.close()
+        if disk:
+            disk.close()
+
+
+class Disk:
+    """Pipes in the place of these files. What is written to one is taken at once, but while it stands still: then whoever writes waits."""
+
+    def __init__(self, files: Collection[Path]) -> None:
+        self._pipes = []
+        for file in files:
+            file.unlink()
+            os.mkfifo(file)
+            fd = os.open(file, os.O_RDWR | os.O_NONBLOCK)  # both ends: it has a reader and a writer whoever else comes and goes
+            fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+            self._pipes.append(fd)
+        self._flow()
+
+    def _flow(self) -> None:
+        for fd in self._pipes:
+            asyncio.get_running_loop().add_reader(fd, os.read, fd, PIPE_BYTES)
+
+    def _stop(self) -> None:
+        for fd in self._pipes:
+            asyncio.get_running_loop().remove_reader(fd)
+
+    async def stand_still(self) -> None:
+        """Until it is cancelled."""
+        self._stop()
+        for fd in self._pipes:
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    os.write(fd, b"\n")
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            self._flow()
+
+    def close(self) -> None:
+        self._stop()
+        for fd in self._pipes:
+            os.close(fd)

@@ -11,7 +11,7 @@ import platform
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,8 @@ from typing import Any
 from voiced import __version__
 
 LIBRARIES = ("onnxruntime", "sherpa-onnx", "numpy", "dbus-fast", "dbus-next")
+
+COLUMNS = ("what", "voiced", "bare", "unit", "ratio", "aim ≤", "met", "note")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +43,24 @@ class Row:
     @property
     def met(self) -> bool | None:
         """Whether the aim is met; None where there is none, or no figure."""
-        held = self.value if self.ratio is None else self.ratio
-        return None if self.aim is None or math.isnan(held) else held <= self.aim
+        held = self.value if self.bare is None else self.ratio
+        return None if self.aim is None or held is None or math.isnan(held) else held <= self.aim
 
     def plain(self) -> dict[str, Any]:
         """For JSON, which knows no NaN."""
         value = None if math.isnan(self.value) else self.value
         return asdict(self) | {"value": value, "ratio": self.ratio, "met": self.met}
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> Row:
+        known = {field.name: plain[field.name] for field in fields(cls)}
+        return cls(**known | {"value": math.nan if plain["value"] is None else plain["value"]})
+
+    def cells(self) -> tuple[str, ...]:
+        """As in COLUMNS."""
+        met = {True: "yes", False: "no", None: ""}[self.met]
+        aim = "" if self.aim is None else f"{self.aim:g}"
+        return (self.what, number(self.value), number(self.bare), self.unit, number(self.ratio), aim, met, self.note)
 
 
 def machine(checkout: Path) -> dict[str, str]:
@@ -57,7 +70,7 @@ def machine(checkout: Path) -> dict[str, str]:
         "processor": _processor(),
         "cores": str(len(os.sched_getaffinity(0))),
         "load": f"{os.getloadavg()[0]:.1f}",
-        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "system": f"{platform.system()} {platform.release().partition('-')[0]} {platform.machine()}",
         "python": platform.python_version(),
         "voiced": f"{__version__} {_commit(checkout)}".strip(),
     }
@@ -95,13 +108,18 @@ def number(value: float | None) -> str:
 
 
 def markdown(about: Mapping[str, str], rows: Sequence[Row]) -> str:
-    """The machine in a line, then the table."""
-    verdict = {True: "yes", False: "no", None: ""}
-    table = [("bench", "what", "voiced", "bare", "unit", "ratio", "aim ≤", "met", "note")]
-    for row in rows:
-        figures = (number(row.value), number(row.bare), row.unit, number(row.ratio), "" if row.aim is None else f"{row.aim:g}")
-        table.append((row.bench, row.what, *figures, verdict[row.met], row.note))
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    lines = ["| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + " |" for line in table]
-    lines.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
-    return "\n".join([", ".join(f"{name} {value}" for name, value in about.items()), "", *lines])
+    """The machine in a line, then one table, in columns for the eye."""
+    lines = [("bench", *COLUMNS), *((row.bench, *row.cells()) for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    padded = [[cell.ljust(width) for cell, width in zip(line, widths, strict=True)] for line in lines]
+    return "\n".join([told(about), "", *table(padded)])
+
+
+def told(about: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in about.items())
+
+
+def table(lines: Sequence[Sequence[str]]) -> list[str]:
+    """Lines of Markdown; the first are the columns' names."""
+    head, *rest = (f"| {' | '.join(line)} |" for line in lines)
+    return [head, "|" + "|".join("-" * (len(cell) + 2) for cell in lines[0]) + "|", *rest]

@@ -20,6 +20,9 @@ from voiced.bus.private import start_private_bus
 
 from .recordings import write
 
+VOICED = (sys.executable, "-P", "-m", "voiced")
+"""-P: of PYTHONPATH and no other place, whichever folder the bench was started in."""
+
 READY_S = 60.0
 """Loading all models takes a second or two, and some ten times that on a small board."""
 
@@ -129,7 +132,7 @@ async def several(sources: Mapping[str, str], directory: Path, environment: Mapp
     config.write_text(f"lanes:\n{lanes}second_pass:\n  queue: 8\n", encoding="utf-8")
     bus = start_private_bus(directory / "b")
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "voiced", "--config", str(config), "--bus", bus.address, stderr=asyncio.subprocess.PIPE, env=environment
+        *VOICED, "--config", str(config), "--bus", bus.address, stderr=asyncio.subprocess.PIPE, env=environment
     )
     try:
         assert process.stderr is not None

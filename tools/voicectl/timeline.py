@@ -165,7 +165,7 @@ LEFT, WIDTH, HEIGHT, TOP = 110, 860, 18, 48
 
 
 def svg(receipt: Mapping[str, Any]) -> str:
-    """A whole SVG document (SVG 1.1: rect, line, text)."""
+    """A whole SVG document (SVG 1.1: rect, line, text), on a ground of its own: it is the same on a dark page."""
     found = rows(receipt)
     begin, end = span_ms(found)
     bottom = TOP + HEIGHT * len(found)
@@ -173,18 +173,19 @@ def svg(receipt: Mapping[str, Any]) -> str:
     def x(time_ms: float) -> float:
         return LEFT + (time_ms - begin) / (end - begin) * WIDTH
 
+    wide, high = LEFT + WIDTH + 40, bottom + 28
     out = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{LEFT + WIDTH + 40}" height="{bottom + 28}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{wide}" height="{high}" viewBox="0 0 {wide} {high}" '
         'font-family="sans-serif" font-size="11">',
         '<rect width="100%" height="100%" fill="white"/>',
-        f'<text x="{LEFT}" y="18" font-size="13">{_clean(title(receipt))}</text>',
+        f'<text x="{LEFT}" y="18" font-size="13" fill="#222">{_clean(title(receipt))}</text>',
     ]
     for tick in ticks(begin, end):
         out.append(f'<line x1="{x(tick):.1f}" x2="{x(tick):.1f}" y1="{TOP - 6}" y2="{bottom}" stroke="#e4e4e4"/>')
         out.append(f'<text x="{x(tick):.1f}" y="{TOP - 10}" text-anchor="middle" fill="#777">{tick / 1000:g} s</text>')
     for number, row in enumerate(found):
         y = TOP + HEIGHT * number
-        out.append(f'<text x="{LEFT - 8}" y="{y + 13}" text-anchor="end">{_clean(row.name)}</text>')
+        out.append(f'<text x="{LEFT - 8}" y="{y + 13}" text-anchor="end" fill="#222">{_clean(row.name)}</text>')
         for span in row.spans:
             width = max(2.0, x(span.end_ms) - x(span.begin_ms))
             out.append(f'<rect x="{x(span.begin_ms):.1f}" y="{y + 4}" width="{width:.1f}" height="10" fill="{span.kind.value}"/>')
