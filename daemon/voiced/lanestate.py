@@ -153,7 +153,7 @@ class LaneState:
 
     def begun(self) -> None:
         """Its process is warm, and has yet to hear of what is not in its settings."""
-        self.ready = True
+        self.ready, self.reason = True, ""
         if self.playing:
             self.send({"playback": True})
         if self.levels:

@@ -53,7 +53,7 @@ class Library:
         self.search, self.cache = tuple(search), cache
         self._models: dict[str, Model] = {}
         for folder in self.search:
-            if (folder / _MANIFEST).is_file():
+            if _there(folder / _MANIFEST):
                 self._models = {**read_manifest(folder / _MANIFEST), **self._models}
         if not self._models:
             places = ", ".join(str(folder) for folder in self.search)
@@ -85,7 +85,7 @@ class Library:
             wrong = [what for file in model.files if (what := _cheap_check(folder / file.name, file))]
             if not wrong:
                 return Found(model, folder, {file.part: folder / file.name for file in model.files})
-            if len(wrong) < len(model.files) or any((folder / file.name).exists() for file in model.files):
+            if len(wrong) < len(model.files) or not all(what.endswith(_MISSING) for what in wrong):
                 damage = damage or wrong[0]
         raise ModelError(f"model {model.id}", damage or "its files are not there", self._mend(model))
 
@@ -145,12 +145,25 @@ def cache_directory() -> Path:
     return base / "voiced" / "models"
 
 
+_MISSING = " is missing"
+
+
+def _there(manifest: Path) -> bool:
+    """Raises ModelError where that cannot be seen."""
+    try:
+        return manifest.is_file()
+    except OSError as error:
+        raise ModelError(str(manifest), f"cannot be read: {error.strerror}", "let this user read it, or set models.path") from None
+
+
 def _cheap_check(path: Path, file: ModelFile) -> str:
     """What is wrong with a file by its size: "" for nothing."""
     try:
         size = path.stat().st_size
-    except OSError:
-        return f"{path} is missing"
+    except (FileNotFoundError, NotADirectoryError):
+        return f"{path}{_MISSING}"
+    except OSError as error:  # a folder that this user may not enter
+        return f"{path} cannot be read: {error.strerror}"
     if file.size and size != file.size:
         return f"{path}: {file.size:,} bytes are expected, {size:,} are there"
     return "" if size else f"{path} is empty"

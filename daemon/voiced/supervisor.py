@@ -220,6 +220,7 @@ class Supervisor:
                 self._source_ended(lane)
             case {"failed": line, "exit": code}:
                 self._child_failed(child, line, code)
+                lane.reason = line
             case {"chose": line} if line:
                 log.info("lane %s: %s", child.name, line)
             case {"crashed": line}:
