@@ -287,6 +287,12 @@ def test_the_top_level_has_its_fixed_entries_and_no_other() -> None:
     assert found >= TOP - {"CONTRIBUTING.md", "systemd"}
 
 
+def test_every_room_is_on_the_map() -> None:
+    """CONTRIBUTING.md says what lives in it."""
+    said = set(re.findall(r"\w+", (CHECKOUT / "CONTRIBUTING.md").read_text()))
+    assert sorted(path.stem for path in modules() if path.stem != "__init__" and path.stem not in said) == []
+
+
 def test_the_license_is_there_whole() -> None:
     text = (CHECKOUT / "LICENSE").read_text()
     assert "Apache License" in text
