@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from voiced import runtime_dir
+from voiced.errors import OutputError
 from voiced.runtime_dir import clear_away, runtime_directory
 
 
@@ -90,3 +91,19 @@ def test_only_so_many_at_once_and_never_a_locked_one(folder: Path) -> None:
         assert [path.name for path in folder.iterdir()] == ["voiced-run-00"]
     finally:
         os.close(locked)
+
+
+def test_where_none_can_be_made_that_is_one_line(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(folder / "none"))
+    with (
+        pytest.raises(OutputError, match=rf"^{folder}/none/voiced-run-.*: cannot be written: No such file or directory; make room"),
+        runtime_directory(),
+    ):
+        pass
+
+    def full() -> str:
+        raise FileNotFoundError(2, "No usable temporary directory found in ['/tmp']")
+
+    monkeypatch.setattr(tempfile, "gettempdir", full)
+    with pytest.raises(OutputError, match=r"^TMPDIR: cannot be written: No usable temporary directory found in"), runtime_directory():
+        pass

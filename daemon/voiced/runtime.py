@@ -16,7 +16,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -295,11 +295,13 @@ class Lane:
             self._state = state
 
     def _rewrite(self, order: Rewrite, sound: Samples) -> Rewritten | None:
-        fd = wire.share(sound.tobytes())
-        try:
-            sent = self._link.send({"rewrite": order.turn, "attempt": order.attempt, "sample": order.sample}, (fd,))
-        finally:
-            os.close(fd)
+        sent = False
+        with suppress(OSError):  # no memory for it, or no descriptor: no reason to lose the turn
+            fd = wire.share(sound.tobytes())
+            try:
+                sent = self._link.send({"rewrite": order.turn, "attempt": order.attempt, "sample": order.sample}, (fd,))
+            finally:
+                os.close(fd)
         if not sent:
             return Rewritten(order.sample, order.turn, order.attempt, "", "the second pass cannot be reached")
         self._asked[order.turn] = order

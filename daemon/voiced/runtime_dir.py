@@ -16,6 +16,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from .errors import OutputError
+
 _PREFIX = "voiced-run-"
 
 _AGE_S = 60.0
@@ -27,12 +29,18 @@ _AT_ONCE = 16
 
 @contextlib.contextmanager
 def runtime_directory() -> Iterator[Path]:
+    """Raises OutputError where none can be made."""
     given = os.environ.get("RUNTIME_DIRECTORY", "").split(":")[0]
     if given:
         yield Path(given)
         return
-    clear_away(Path(tempfile.gettempdir()))
-    with tempfile.TemporaryDirectory(prefix=_PREFIX, ignore_cleanup_errors=True) as made:
+    try:
+        clear_away(Path(tempfile.gettempdir()))
+        directory = tempfile.TemporaryDirectory(prefix=_PREFIX, ignore_cleanup_errors=True)
+    except OSError as error:  # gettempdir says of all it has tried that none is usable
+        where = error.filename or "TMPDIR"
+        raise OutputError(where, f"cannot be written: {error.strerror}", "make room, or name another folder in TMPDIR") from None
+    with directory as made:
         lock = os.open(made, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)

@@ -109,11 +109,15 @@ class Link:
 
 
 def share(data: bytes | memoryview) -> int:
-    """A descriptor of anonymous memory that holds `data`; the caller closes it after sending."""
+    """A descriptor of anonymous memory that holds `data`; the caller closes it after sending. OSError: there is none to be had."""
     fd = os.memfd_create("voiced", os.MFD_CLOEXEC)
     view = memoryview(data).cast("B")
-    while view:
-        view = view[os.write(fd, view) :]
+    try:
+        while view:
+            view = view[os.write(fd, view) :]
+    except OSError:
+        os.close(fd)
+        raise
     return fd
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -19,7 +20,7 @@ import pytest
 from daemon.test_daemon_lane import CLOCK, Room, room
 from faulttable import Fault
 from livedaemon import PATIENCE, Listen, alive, assert_whole, until
-from voiced.events import CloseReason, Endpoint, Event, Final, LikelyEnd, Partial, TurnClosed, Wake
+from voiced.events import CloseReason, Endpoint, Event, Final, LikelyEnd, Partial, TextSource, TurnClosed, Wake
 
 __all__ = ["room"]
 
@@ -139,3 +140,29 @@ def test_a_log_that_nobody_reads_keeps_nobody_waiting(
         voiced.wait()
     assert said.count(" turn ") >= 2 and "ready" in said and "second-pass: the process was killed by SIGKILL" in said, said
     faults.append(Fault("any", "log's reader", "stands still", "turns go on, it has every line", seconds=0.0))
+
+
+LIMITS = {"no descriptor is left": resource.RLIMIT_NOFILE, "no memory for its sound": resource.RLIMIT_FSIZE}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("room", [20_000], indirect=True)
+@pytest.mark.parametrize("limit", LIMITS)
+def test_a_lane_that_cannot_hand_over_its_sound_keeps_its_turn(
+    room: Room, kitchen: Path, clock: Path, limit: str, faults: list[Fault]
+) -> None:
+    """What a lane shares with the second pass is a file in memory, and a descriptor of it."""
+    listener = room.listener
+    pids = listener.pids()
+    room.say(kitchen)
+    turn = listener.event(Wake).turn
+    before = resource.prlimit(pids["ears"], LIMITS[limit])
+    resource.prlimit(pids["ears"], LIMITS[limit], (0, before[1]))
+    listener.event(TurnClosed, turn)
+    resource.prlimit(pids["ears"], LIMITS[limit], before)
+    assert_whole(listener.events(turn))
+    final = listener.event(Final, turn)
+    assert (final.source, final.note) == (TextSource.FIRST_PASS, "the second pass cannot be reached")
+    faults.append(Fault("hearing", "ears", limit, *told_of(listener.events(turn), turn), seconds=0.0))
+    room.assert_well(clock, CLOCK)
+    assert listener.pids() == pids

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..audio import Samples
-from ..errors import ModelError
+from ..errors import ModelError, OutputError
 from ..units import RATE, to_samples
 
 SHERPA_FRAME_S = 0.04
@@ -137,15 +137,19 @@ def provider(runtime_dir: Path, name: str = "cpu", options: Mapping[str, str] | 
 
     Spinning is always off: two spinning threads busied 2.7 cores where a chunk took 19 ms. The arena is off: it keeps the
     peak of the longest turn for ever. `options` are further lines of the file, for example an execution provider's own.
+    Raises OutputError where the file cannot be written.
     """
     lines = {"EnableCpuMemArena": "0", "SessionConfig.session.intra_op.allow_spinning": "0", **(options or {})}
     text = "".join(f"{key}={value}\n" for key, value in lines.items())
     path = runtime_dir / f"onnxruntime-{name}-{hashlib.sha256(text.encode()).hexdigest()[:12]}.conf"
     if not path.exists():
-        runtime_dir.mkdir(parents=True, exist_ok=True)  # a cleaner of /tmp may have taken it from a daemon that runs for weeks
         part = path.with_name(f"{path.name}.{os.getpid()}")
-        part.write_text(text)
-        part.replace(path)  # a reader never sees half a file: sherpa-onnx would end its process
+        try:
+            runtime_dir.mkdir(parents=True, exist_ok=True)  # a cleaner of /tmp may have taken it from a daemon that runs for weeks
+            part.write_text(text)
+            part.replace(path)  # a reader never sees half a file: sherpa-onnx would end its process
+        except OSError as error:
+            raise OutputError(str(runtime_dir), f"cannot be written: {error.strerror}", "make room") from None
     return f"{name}:{path}"
 
 
