@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import xml.etree.ElementTree as ET
 from typing import Any
 
@@ -12,8 +13,13 @@ import readme
 from benches import page
 from benches.__main__ import BENCHES
 from benches.rows import COLUMNS, Row
+from shipping.commandline import read
 from voicectl import timeline
+from voicectl.__main__ import parser as voicectl_parser
 from voicectl.replay import HOP
+from voiced.__main__ import parser as voiced_parser
+from voiced.models import default_library
+from voiced.settings import defaults
 from voiced.units import to_ms
 
 GOLDEN = json.loads((readme.PICTURE.parent / "whole.turn.json").read_text(encoding="utf-8"))
@@ -73,6 +79,38 @@ def test_the_picture_is_small_and_can_be_read_on_any_ground() -> None:
     assert (ground.get("width"), ground.get("height"), ground.get("fill")) == ("100%", "100%", "white")
     assert all(one.get("fill") for one in drawn.iter() if one.tag in (f"{SVG}text", f"{SVG}rect")), "no colour is left to who shows it"
     assert f"({readme.PICTURE.relative_to(readme.CHECKOUT)})" in readme.README.read_text(encoding="utf-8")
+
+
+# ── what it says of commands and defaults ──────────────────────────────────────────────────────────────────────────────
+
+
+def lines_of(program: str) -> list[str]:
+    """Command lines of that program, without what is said beside them."""
+    said = readme.README.read_text(encoding="utf-8").splitlines()
+    return [line.partition("#")[0].strip() for line in said if re.match(rf"    {program}\b", line)]
+
+
+def test_every_command_is_told_and_has_the_options_that_are_told() -> None:
+    for program, parser in (("voicectl", voicectl_parser()), ("voiced", voiced_parser())):
+        command = read(parser)
+        leaves = list(command.leaves()) or [command]
+        told: set[tuple[str, ...]] = set()
+        for line in lines_of(program):
+            words = set(re.findall(r"[\w-]+", line))
+            meant = [leaf for leaf in leaves if words.issuperset(leaf.path)]
+            known = {flag for leaf in meant for option in leaf.options for flag in option.flags}
+            assert meant and known.issuperset(re.findall(r"(?<!\S)\[?(--?[a-z][\w-]*)", line)), line
+            told |= {leaf.path for leaf in meant}
+        assert told == {leaf.path for leaf in leaves}
+
+
+def test_numbers_of_the_text_are_the_defaults() -> None:
+    said = " ".join(readme.README.read_text(encoding="utf-8").split())
+    wanted = defaults()
+    model = default_library().model(wanted.models.transducer)
+    assert f"only after a chunk and its look-ahead, {model.chunk_ms + model.lookahead_ms:g} ms here" in said
+    assert f"an end token, or {wanted.endpoint.likely_end_ms:g} ms of silence" in said
+    assert f"streaming transducer | models/{model.id} by sherpa-onnx" in said
 
 
 # ── the figures ────────────────────────────────────────────────────────────────────────────────────────────────────────
