@@ -16,7 +16,8 @@ from typing import Any
 
 @dataclass
 class LlamaStandIn:
-    """`health` is used up from its front, one status a request. `hold`: answers wait until it is set. `heard`: samples of each request."""
+    """`health` is used up from its front, one status a request. `hold`: answers wait until it is set. `pace`: seconds that an answer takes
+    for each of its sound. `heard`: samples of each request."""
 
     text: str = "language English<asr_text>Turn on the lights."
     health: list[int] = field(default_factory=list)
@@ -25,11 +26,13 @@ class LlamaStandIn:
     status: int = 200
     raw: bytes | None = None
     hold: threading.Event | None = None
+    pace: float = 0.0
     heard: list[int] = field(default_factory=list)
     asked: list[dict[str, Any]] = field(default_factory=list)
     busy: int = 0
     busiest: int = 0
     address: str = ""
+    over: threading.Event = field(default_factory=threading.Event)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
@@ -65,6 +68,7 @@ class _Handler(BaseHTTPRequestHandler):
                 state.busiest = max(state.busiest, state.busy)
         if state.hold:
             state.hold.wait(30)
+        state.over.wait(state.pace * sound.getnframes() / 16_000)
         with state.lock:
             state.busy -= 1
         tokens = {"content": [{"token": "a", "logprob": -0.1}, {"token": "b", "logprob": -0.3}]}
@@ -101,6 +105,7 @@ def serve() -> Iterator[LlamaStandIn]:
     try:
         yield state
     finally:
+        state.over.set()
         if state.hold:
             state.hold.set()
         server.shutdown()
