@@ -21,7 +21,7 @@ from voicectl.evaluation.endpoint_figures import Heard, Point
 from voicectl.evaluation.endpoint_queries import Query, between_words, with_pause
 from voicectl.evaluation.endpoint_replay import OPEN, Outcome, replay
 from voicectl.evaluation.endpoint_tape import FIRST, Answer, Library, Stages, Tape
-from voicectl.evaluation.sounds import VAD_HOP
+from voicectl.evaluation.sounds import VAD_HOP, quiet_around
 from voiced.api import Library as Models
 from voiced.api import Settings, SpeechProbability, UsageError, Words, defaults, runtime_directory
 
@@ -66,10 +66,24 @@ def test_a_pause_moves_the_end_and_nothing_else(pause_ms: int, seed: int) -> Non
     assert made.pause is not None
     first, last = made.pause
     assert last - first == pause_ms * MS
-    assert made.end == query.end + pause_ms * MS
+    gap = pause_ms * MS - (made.end - query.end)  # what the speaker's own has of it
+    assert 50 * MS <= gap <= 60 * MS
     assert np.array_equal(made.samples[:first], query.samples[:first])
-    assert np.array_equal(made.samples[last:], query.samples[first:])
+    assert np.array_equal(made.samples[last:], query.samples[first + gap :])
     assert np.abs(made.samples[first:last]).max() < 1000  # the room's own quiet, far below the words
+
+
+def test_a_longer_pause_than_was_asked_for_is_not_made_shorter() -> None:
+    query = spoken()
+    gap = 8960 - 60 * MS  # before the second word
+    slow = replace(query, samples=np.insert(query.samples, gap, query.samples[: 300 * MS] // 4), end=query.end + 300 * MS)
+    words = Words(20_000, "one two three four", word_first=tuple(at + 300 * MS for at in WORDS.word_first))
+    first, last = quiet_around(slow.samples, gap + 100 * MS)
+    assert 350 * MS <= last - first <= 360 * MS
+    assert with_pause(slow, words, 300, (0,)) is None
+    made = with_pause(slow, words, 500, (0,))
+    assert made is not None
+    assert made.pause == (first, first + 500 * MS)
 
 
 def test_too_few_words_have_no_middle() -> None:
@@ -243,7 +257,7 @@ def outcome(**values: Any) -> Outcome:
 
 def test_figures_by_hand() -> None:
     """Four queries as they are, one of them cut after two of three words; two with a pause, one cut; one spelled."""
-    as_it_is, paused = Heard(query(1280), SPOKEN), Heard(query(1280, 500), SPOKEN)
+    as_it_is, paused = Heard(query(1280), SPOKEN), Heard(replace(query(1280, 500), pause=(0, 500 * MS)), SPOKEN)
     heard = [as_it_is] * 4 + [paused] * 2 + [Heard(replace(query(1280), set="spelled", text=None), SPOKEN)]
     cut = outcome(cut=True, first_pass="turn it", final="Turn it.", endpoint_ms=-300.0)
     found = [outcome(), outcome(endpoint_ms=500.0, final_ms=560.0, wait_ms=60.0), outcome(reason=OPEN), cut, cut, outcome(), outcome()]
@@ -262,8 +276,17 @@ def test_figures_by_hand() -> None:
     assert endpoint_report.misses(row) == ["median", "p90", "cut-offs", "pauses", "words"]
 
 
+def test_a_turn_that_closed_before_its_pause_was_not_cut_by_it() -> None:
+    first, last = 600 * MS, 1100 * MS
+    closed = [first - 1, last - 1, last + 300 * MS, last + 1300 * MS]
+    heard = [Heard(replace(query(2000, 500), pause=(first, last)), SPOKEN)] * 4
+    found = [outcome(closed=at, cut=at < last + 1300 * MS) for at in closed]
+    rate = endpoint_figures.figures("p", heard, found, None, 0).pauses[500]
+    assert (rate.part, rate.whole) == (1, 3)
+
+
 def test_what_reaches_the_aims_misses_nothing() -> None:
-    heard = [Heard(query(1280), SPOKEN), Heard(query(1280, 500), SPOKEN)]
+    heard = [Heard(query(1280), SPOKEN), Heard(replace(query(1280, 500), pause=(0, 500 * MS)), SPOKEN)]
     quick = [outcome(endpoint_ms=250.0, final_ms=260.0)] * 2
     assert endpoint_report.misses(endpoint_figures.figures("p", heard, quick, [outcome(reason=OPEN)] * 2, seed=0)) == []
 

@@ -99,7 +99,7 @@ def evaluate(options: argparse.Namespace) -> int:
         points=points,
         figures=[endpoint_figures.figures(point.name, work.heard, found[point.name], never, options.seed) for point in points],
         found=found,
-        sets=endpoint_figures.by_set(work.heard, found[endpoint_points.CONFIGURED]),
+        sets=endpoint_figures.by_set(work.heard, found[endpoint_points.CONFIGURED], never, options.seed),
         curves=curves,
         left_out=work.left_out,
         checked=len(checked),

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from voiced.api import Settings
+from voiced.api import Settings, to_samples
 
 from .endpoint_queries import SPELLED, Query
 from .endpoint_replay import OPEN, Outcome, replay
@@ -43,7 +43,8 @@ class Figures:
     cut        of them, closed before the true end
     open       of them, still open when the sound ended, three seconds after the end
     spelled    of names and numbers spelled aloud, closed before the true end
-    pauses     by length (ms) of a pause put between two words: closed before the true end
+    pauses     by length (ms) of a pause between two words, of the turns that were open when it began: closed in it, or before a VAD could
+               have noticed that it was over
     likely, endpoint, final, wait  of queries that were neither cut nor left open: from the end of speech; `wait` from the endpoint
     hidden     of those, finals that came at most 30 ms after the endpoint
     reasons    why queries closed
@@ -73,6 +74,9 @@ class Figures:
 
 HIDDEN_MS = 30.0
 
+_NOTICED = to_samples(200)
+"""A VAD is sure of new speech so long after it began."""
+
 Outcomes = Sequence[Outcome]
 
 
@@ -95,7 +99,7 @@ def figures(point: str, heard: Sequence[Heard], found: Outcomes, never: Outcomes
     plain = [at for at, one in enumerate(heard) if is_plain(one.query)]
     timely = [found[at] for at in plain if not found[at].cut and found[at].reason != OPEN]
     lengths = sorted({one.query.pause_ms for one in heard if one.query.pause_ms})
-    pauses = {ms: share([outcome.cut for one, outcome in zip(heard, found, strict=True) if one.query.pause_ms == ms]) for ms in lengths}
+    pauses = {ms: share(_cut_in_pause(heard, found, ms)) for ms in lengths}
     errors = {which: _wer(heard, plain, found, which, seed) for which in ("first_pass", "final")} if never else {}
     least = {which: _wer(heard, plain, never, which, seed) for which in errors} if never else {}
     count = max(len(plain), 1)
@@ -121,6 +125,15 @@ def figures(point: str, heard: Sequence[Heard], found: Outcomes, never: Outcomes
     )
 
 
+def _cut_in_pause(heard: Sequence[Heard], found: Outcomes, pause_ms: int) -> list[bool]:
+    """What closed before the pause closed for another reason: a pause that the speaker made."""
+    cuts = []
+    for one, outcome in zip(heard, found, strict=True):
+        if one.query.pause_ms == pause_ms and one.query.pause and outcome.closed > one.query.pause[0]:
+            cuts.append(outcome.cut and outcome.closed <= one.query.pause[1] + _NOTICED)
+    return cuts
+
+
 def _wer(heard: Sequence[Heard], plain: Sequence[int], found: Outcomes, which: str, seed: int) -> Rate | None:
     """Of the queries whose words are known."""
     counts = []
@@ -136,14 +149,30 @@ def _lost(cut: Rate | None, least: Rate | None) -> float | None:
     return None if cut is None or least is None else cut.value - least.value
 
 
-def by_set(heard: Sequence[Heard], found: Outcomes) -> dict[str, tuple[int, Rate | None, Spread | None, Spread | None]]:
-    """Of each set, without pauses put in: queries, cut off, end of speech to endpoint and to final."""
+@dataclass(frozen=True, slots=True)
+class SetFigures:
+    """One set's queries as they are, at the settings as they are. Names and spans as in Figures."""
+
+    queries: int
+    cut: Rate | None
+    endpoint: Spread | None
+    final: Spread | None
+    lost_final: float | None
+
+
+def by_set(heard: Sequence[Heard], found: Outcomes, never: Outcomes, seed: int) -> dict[str, SetFigures]:
+    """never: the same queries' outcomes where nothing cut them."""
     rows = {}
     for name in dict.fromkeys(one.query.set for one in heard):
-        mine = [outcome for one, outcome in zip(heard, found, strict=True) if one.query.set == name and not one.query.pause_ms]
-        timely = [one for one in mine if not one.cut and one.reason != OPEN]
-        finals = [one.final_ms for one in timely] if name != SPELLED else []
-        ends = spread([one.endpoint_ms for one in timely]), spread(finals)
+        mine = [at for at, one in enumerate(heard) if one.query.set == name and not one.query.pause_ms]
+        timely = [found[at] for at in mine if not found[at].cut and found[at].reason != OPEN]
+        plain = [at for at in mine if is_plain(heard[at].query)]
         if mine:
-            rows[name] = (len(mine), share([one.cut for one in mine]), *ends)
+            rows[name] = SetFigures(
+                len(mine),
+                share([found[at].cut for at in mine]),
+                spread([one.endpoint_ms for one in timely]),
+                spread([one.final_ms for one in timely] if plain else []),
+                _lost(_wer(heard, plain, found, "final", seed), _wer(heard, plain, never, "final", seed)),
+            )
     return rows

@@ -20,7 +20,7 @@ from voiced.api import InputError, Samples, Vad, Words, defaults, read_audio, to
 
 from .clips import Clip, LeftOut, clip_seed
 from .scores import no_reference
-from .sounds import Bounds, pause_place, quietest, speech_bounds, with_quiet
+from .sounds import Bounds, pause_place, quiet_around, quietest, speech_bounds, with_quiet
 
 PAUSES_MS = (300, 500, 800, 1200, 2000)
 
@@ -86,7 +86,7 @@ def _framed(clip: Clip, samples: Samples, start: int, end: int, by: str, seed: i
 
 
 def with_pause(query: Query, words: Words, pause_ms: int, seed: tuple[int, ...]) -> Query | None:
-    """The query with a pause between two words of its middle; None where it has too few words.
+    """The query with a pause of that length between two words of its middle; None where it has too few words, or a longer pause there.
 
     words  what a recognizer made of the query, in the query's positions: it knows where words begin
     """
@@ -94,8 +94,12 @@ def with_pause(query: Query, words: Words, pause_ms: int, seed: tuple[int, ...])
     if place is None:
         return None
     length = to_samples(pause_ms)
-    samples = with_quiet(query.samples, place, length, (*seed, pause_ms))
-    return replace(query, samples=samples, end=query.end + length, pause_ms=pause_ms, pause=(place, place + length))
+    first, last = quiet_around(query.samples, place)
+    lacking = length - (last - first)
+    if lacking < 0:
+        return None
+    samples = with_quiet(query.samples, place, lacking, (*seed, pause_ms))
+    return replace(query, samples=samples, end=query.end + lacking, pause_ms=pause_ms, pause=(first, first + length))
 
 
 def between_words(query: Query, words: Words) -> int | None:

@@ -15,11 +15,11 @@ from typing import Any
 from voiced.api import UsageError, __version__
 
 from .clips import LeftOut
-from .endpoint_figures import HIDDEN_MS, Figures, Heard, Outcomes, Point
+from .endpoint_figures import HIDDEN_MS, Figures, Heard, Outcomes, Point, SetFigures
 from .endpoint_points import NEVER, SILENCE_ONLY
 from .endpoint_run import Difference
 from .report import machine, rate_text, spread_text
-from .scores import Rate, Spread
+from .scores import Rate
 from .tables import Table, aligned, marked_down, without_empty
 
 _NAMED = 12
@@ -57,7 +57,7 @@ class Report:
     points: Sequence[Point]
     figures: Sequence[Figures]
     found: Mapping[str, Outcomes]
-    sets: Mapping[str, tuple[int, Rate | None, Spread | None, Spread | None]]
+    sets: Mapping[str, SetFigures]
     curves: Sequence[tuple[Point, Figures]]
     left_out: Sequence[LeftOut]
     checked: int
@@ -103,11 +103,10 @@ def _words(rows: Sequence[Figures]) -> Table:
 
 
 def _sets(report: Report) -> Table:
-    table = [["set, settings as they are", "queries", "cut off", "endpoint", "final"]]
-    table += [
-        [name, str(count), rate_text(cut), spread_text(endpoint), spread_text(final)]
-        for name, (count, cut, endpoint, final) in report.sets.items()
-    ]
+    table = [["set, settings as they are", "queries", "cut off", "endpoint", "final", "WER final lost"]]
+    for name, row in report.sets.items():
+        lost = "" if row.lost_final is None else f"{row.lost_final:+.1%}"
+        table.append([name, str(row.queries), rate_text(row.cut), spread_text(row.endpoint), spread_text(row.final), lost])
     return table
 
 
@@ -185,10 +184,7 @@ def document(report: Report) -> dict[str, Any]:
         "seed": report.seed,
         "figures": [{**asdict(row), "misses": misses(row), "endpoint_knobs": _knobs(report, row.point)} for row in report.figures],
         "curves": [{"curve": point.curve, **asdict(row)} for point, row in report.curves],
-        "sets": {
-            name: {"queries": count, "cut": cut and asdict(cut), "endpoint": end and asdict(end), "final": final and asdict(final)}
-            for name, (count, cut, end, final) in report.sets.items()
-        },
+        "sets": {name: asdict(row) for name, row in report.sets.items()},
         "queries": [_query(report, at) for at in range(len(report.heard))],
         "checked": report.checked,
         "different": [asdict(one) for one in report.different],

@@ -64,13 +64,29 @@ def speech_bounds(samples: Samples, probabilities: Sequence[float], *, on: float
     if not found:
         raise ValueError("the VAD finds no speech in it")
     levels = levels_db(samples)
-    floor, peak = float(np.quantile(levels, 0.1)), float(levels.max())
-    threshold = max(peak - _BELOW_PEAK_DB, floor + min(_ABOVE_FLOOR_DB, (peak - floor) / 3))
+    threshold = _stands_out_db(levels)
     first, last = found[-1][0] // _FRAME, min(found[-1][1] + _LINGER, len(samples)) // _FRAME
     loud = np.nonzero(levels[first:last] >= threshold)[0]
     heard = (first + int(loud[-1]) + 1) * _FRAME if len(loud) else 0
     end = max(heard, found[-1][1] - _LATE)
     return Bounds(found[0][0], end, (*found[:-1], (found[-1][0], end)))
+
+
+def _stands_out_db(levels: NDArray[np.float64]) -> float:
+    floor, peak = float(np.quantile(levels, 0.1)), float(levels.max())
+    return max(peak - _BELOW_PEAK_DB, floor + min(_ABOVE_FLOOR_DB, (peak - floor) / 3))
+
+
+def quiet_around(samples: Samples, place: int) -> tuple[int, int]:
+    """[first, last) of the pause that is there already: the 10 ms around `place` that do not stand out of the clip's quiet; in whole
+    frames, empty at `place` where that one does."""
+    levels = levels_db(samples)
+    loud = levels >= _stands_out_db(levels)
+    at = min(place // _FRAME, len(loud) - 1)
+    if loud[at]:
+        return place, place
+    before, after = np.nonzero(loud[:at])[0], np.nonzero(loud[at:])[0]
+    return (int(before[-1]) + 1 if len(before) else 0) * _FRAME, (at + int(after[0]) if len(after) else len(loud)) * _FRAME
 
 
 def pause_place(samples: Samples, bounds: Bounds) -> int:
