@@ -252,8 +252,10 @@ def test_the_knee_is_found_whatever_it_is(most: int, data: st.DataObject) -> Non
     assert len(looks) <= 2 + math.ceil(math.log2(most))
 
 
-def test_a_lane_that_nobody_heard_of_does_not_keep_up() -> None:
+def test_a_lane_that_nobody_heard_of_does_not_keep_up_nor_one_that_died() -> None:
     assert measured(2).keeps_up and not measured(2, heard=1).keeps_up and not measured(2, heard=0).keeps_up
+    died = measured(2, ended=1)
+    assert not died.keeps_up and "; 1 processes did not live to the end" in lanes.rows(died)[0].note
 
 
 def test_the_condition_is_reckoned_from_what_a_lane_costs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,7 +57,10 @@ FREE = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """So many lanes for `seconds`. Costs by process; `waits_ms`: by lane, from asking the second pass to its answer."""
+    """So many lanes for `seconds`. Costs by process; `waits_ms`: by lane, from asking the second pass to its answer.
+
+    `ended`: processes that did not live to the end; of them there is no cost.
+    """
 
     lanes: int
     seconds: float
@@ -67,6 +70,7 @@ class Measured:
     pss_mb: Mapping[str, float]
     rss_mb: Mapping[str, tuple[float, float]]
     waits_ms: Mapping[str, list[float]]
+    ended: int = 0
 
     @property
     def slope(self) -> float:
@@ -74,13 +78,32 @@ class Measured:
 
     @property
     def keeps_up(self) -> bool:
-        """NaN (nobody was heard) does not."""
-        return self.slope <= KEEPS_UP_MS and len(self.late) == self.lanes
+        """NaN (nobody was heard) does not, nor lanes of which one had to be started again."""
+        return self.slope <= KEEPS_UP_MS and len(self.late) == self.lanes and not self.ended
 
     def a_lane(self, costs: Mapping[str, float]) -> tuple[float, float]:
         """Of a cost by process: one lane's, and what there is once."""
         own = sum(cost for name, cost in costs.items() if name.startswith("lane "))
         return own / self.lanes, sum(costs.values()) - own
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """At a process that lives."""
+
+    name: str
+    pid: int
+    cpu_s: float
+    pss_mb: float
+    rss_mb: float
+
+    @classmethod
+    def at(cls, name: str, pid: int) -> Look | None:
+        """None where it has ended."""
+        try:
+            return cls(name, pid, process_seconds(pid), pss_mb(pid), rss_mb(pid))
+        except OSError:
+            return None
 
 
 def run(quick: bool) -> list[Row]:
@@ -90,7 +113,8 @@ def run(quick: bool) -> list[Row]:
 async def _run(seconds: float, most: int) -> list[Row]:
     found, tried = await knee(lambda lanes: measure(lanes, seconds), most)
     told = [row for lanes in sorted(tried) for row in rows(tried[lanes])]
-    return [*told, condition(found, most, tried[1]), *sizing(tried[max(found, 1)])]
+    sized = tried[max(found, 1)]
+    return [*told, condition(found, most, tried[1]), *([] if sized.ended else sizing(sized))]
 
 
 async def knee(take: Callable[[int], Awaitable[Measured]], most: int) -> tuple[int, dict[int, Measured]]:
@@ -120,18 +144,21 @@ async def measure(lanes: int, seconds: float) -> Measured:
             sources[f"lane{number + 1}"] = f"loop:{path}"
         async with several(sources, Path(directory)) as daemon:
             await asyncio.sleep(SETTLE_S)
-            processes = await daemon.processes()
-            before, rss, began = (
-                {pid: process_seconds(pid) for _, pid in processes},
-                {pid: rss_mb(pid) for _, pid in processes},
-                time.monotonic(),
-            )
+            before, began = [look for name, pid in await daemon.processes() if (look := Look.at(name, pid))], time.monotonic()
             heard = await listen(daemon, seconds)
             passed = time.monotonic() - began
-            cost = {name: process_seconds(pid) - before[pid] for name, pid in processes}
-            pss, grown = {name: pss_mb(pid) for name, pid in processes}, {name: (rss[pid], rss_mb(pid)) for name, pid in processes}
-            waits = await _waits(daemon, heard)
-            return Measured(lanes, passed, late.partials(heard), await daemon.statistics(), cost, pss, grown, waits)
+            pairs = [(first, last) for first in before if (last := Look.at(first.name, first.pid))]
+            return Measured(
+                lanes,
+                passed,
+                late.partials(heard),
+                await daemon.statistics(),
+                {last.name: last.cpu_s - first.cpu_s for first, last in pairs},
+                {last.name: last.pss_mb for _, last in pairs},
+                {last.name: (first.rss_mb, last.rss_mb) for first, last in pairs},
+                await _waits(daemon, heard),
+                len(before) - len(pairs),
+            )
 
 
 async def listen(daemon: Daemon, seconds: float) -> list[Published]:
@@ -164,6 +191,8 @@ def rows(one: Measured) -> list[Row]:
     nan = float("nan")
     latency = nan if frame_ms is None else frame_ms
     note = f"{len(values)} partials in {one.seconds:.0f} s; {sum(one.cpu_s.values()) / one.seconds:.2f} cores"
+    if one.ended:
+        note += f"; {one.ended} processes did not live to the end"
     p50, p95 = (percentile(values, at) if values else nan for at in (50, 95))
     of_frames = f"mean over windows of 32 ms, arrival to done, without the chunk's own wait; {number(waited_ms)} of it before its turn came"
     found = [

@@ -17,6 +17,7 @@ from pathlib import Path
 from voiced.api import Client, Published, TurnClosed
 from voiced.audio import Samples
 from voiced.bus.private import start_private_bus
+from voiced.errors import InternalError
 
 from .recordings import write
 
@@ -25,6 +26,11 @@ VOICED = (sys.executable, "-P", "-m", "voiced")
 
 READY_S = 60.0
 """Loading all models takes a second or two, and some ten times that on a small board."""
+
+TURNS_S = 120.0
+"""Some times what the longest sound of a bench takes."""
+
+_TOO_SLOW = "measure on a machine that has more time"
 
 _LANE = """  - name: "{name}"
     source: "{source}"
@@ -66,15 +72,18 @@ class Daemon:
         return {role: after[role] - before[role] for role in after if role in before}, passed
 
     async def turns(self, count: int) -> list[Published]:
-        """Waits until so many turns are closed; all events since. Raises TimeoutError after two minutes."""
+        """Waits until so many turns are closed; all events since. Raises InternalError where they are not."""
         heard: list[Published] = []
-        async with asyncio.timeout(120):
-            async for item in self.client.watch():
-                if isinstance(item, Published):
-                    heard.append(item)
-                    count -= isinstance(item.event, TurnClosed)
-                    if not count:
-                        break
+        try:
+            async with asyncio.timeout(TURNS_S):
+                async for item in self.client.watch():
+                    if isinstance(item, Published):
+                        heard.append(item)
+                        count -= isinstance(item.event, TurnClosed)
+                        if not count:
+                            break
+        except TimeoutError:
+            raise InternalError("voiced", f"{count} turns more were expected within {TURNS_S:.0f} s", _TOO_SLOW) from None
         return heard
 
     async def processes(self) -> list[tuple[str, int]]:
@@ -119,7 +128,7 @@ async def hearing(sound: Samples, environment: Mapping[str, str] = os.environ) -
 
 @asynccontextmanager
 async def listening(source: str, directory: Path, environment: Mapping[str, str]) -> AsyncIterator[Daemon]:
-    """A daemon with default settings and this source; ended at the block's end. RuntimeError where it does not start."""
+    """A daemon with default settings and this source; ended at the block's end. InternalError where it does not start."""
     async with several({"bench": source}, directory, environment) as daemon:
         yield daemon
 
@@ -136,13 +145,7 @@ async def several(sources: Mapping[str, str], directory: Path, environment: Mapp
     )
     try:
         assert process.stderr is not None
-        said: list[str] = []
-        async with asyncio.timeout(READY_S):
-            while not said or not said[-1].endswith(" ready"):
-                line = await process.stderr.readline()
-                if not line:
-                    raise RuntimeError("the daemon did not start: " + "; ".join(said))
-                said.append(line.decode().strip())
+        await _ready(process.stderr)
         reading = asyncio.create_task(process.stderr.read())
         async with Client(bus.address) as client:
             yield Daemon(process, client)
@@ -152,3 +155,17 @@ async def several(sources: Mapping[str, str], directory: Path, environment: Mapp
             process.terminate()
         await process.wait()
         bus.close()
+
+
+async def _ready(said: asyncio.StreamReader) -> None:
+    """Waits for the line that says so. Raises InternalError."""
+    lines: list[str] = []
+    try:
+        async with asyncio.timeout(READY_S):
+            while not lines or not lines[-1].endswith(" ready"):
+                line = await said.readline()
+                if not line:
+                    raise InternalError("voiced", f"it did not start: {'; '.join(lines)}")
+                lines.append(line.decode().strip())
+    except TimeoutError:
+        raise InternalError("voiced", f"it was not ready within {READY_S:.0f} s", _TOO_SLOW) from None
