@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from soundserver import wait_for
 from voiced.audio import AudioFrame
 from voiced.errors import DeviceError, InternalError
-from voiced.sources.blocks import FLOAT32, Block, pack
+from voiced.sources.blocks import FLOAT32, INT16, Block, pack
 from voiced.sources.microphone import CAPACITY, Converter, Microphone
 from voiced.units import RATE
 
@@ -261,6 +261,20 @@ def test_auto_leaves_a_channel_that_dies() -> None:
     assert np.array_equal(heard[-RATE // 2 :], both[-RATE // 2 :, 1])
 
 
+@pytest.mark.filterwarnings("error")
+def test_a_float_that_is_no_number_costs_its_own_sample() -> None:
+    """Some JACK programs give them."""
+    sound = (tone(440, 48_000, 0.2) / np.float32(32768)).astype(np.float32)
+    broken = sound.copy()
+    broken[[4000, 4001, 4002, 4003]] = [np.nan, np.inf, -np.inf, 3e38]
+    heard, whole = (
+        joined(convert(iter([Block(5 * SECOND, 0, 48_000, 1, one.tobytes(), width=FLOAT32)]), Converter())) for one in (broken, sound)
+    )
+    near = slice(4000 // 3 - 400, 4000 // 3 + 400)
+    assert np.abs(np.delete(heard - whole, np.r_[near])).max() <= 1
+    assert np.abs(heard).max() <= 32768
+
+
 def test_a_channel_by_number_and_the_mean_of_all() -> None:
     sound = channels(SPEECHLIKE, QUIETER, SILENT)
     assert np.array_equal(joined(convert(cut(sound, RATE, [640]), Converter(1))), QUIETER)
@@ -435,3 +449,45 @@ def test_the_level_is_told() -> None:
             assert microphone.read(PATIENCE) is not None
         assert microphone.statistics().level_dbfs == pytest.approx(level, abs=0.1)
     microphone.close()
+
+
+ANY_BLOCK = st.builds(
+    Block,
+    ended_ns=st.integers(0, 2**64 - 1),
+    first=st.integers(0, 2**64 - 1) | st.integers(0, 50_000),
+    rate=st.integers(1, 2**32 - 1) | st.sampled_from(RATES),
+    channels=st.integers(1, 9),
+    data=st.binary(min_size=1, max_size=400),
+    sequence=st.integers(0, 2**32 - 1),
+    lost=st.integers(0, 2**32 - 1),
+    width=st.sampled_from([INT16, FLOAT32]),
+).map(pack)
+"""Whole frames or not, of any bits: floats are no numbers, too."""
+
+DATAGRAMS = st.one_of(ANY_BLOCK, ANY_BLOCK, st.integers(0, 5).map(block).map(pack), st.binary(min_size=1, max_size=80))
+
+
+@pytest.mark.fuzz
+@settings(max_examples=settings().max_examples)
+@given(datagrams=st.lists(DATAGRAMS, max_size=8), channel=st.sampled_from(["auto", "mix", "0", 3]))
+def test_whatever_comes_through_the_pipe_is_sound_or_is_named(datagrams: list[bytes], channel: str | int) -> None:
+    """Positions never go back, no frame is longer than its block can make it, and what is no block ends a lane by our own errors alone."""
+    capture, ours = pair()
+    for datagram in datagrams:
+        capture.send(datagram)
+    capture.close()
+    microphone = Microphone(ours, channel=channel)
+    at = 0
+    try:
+        while True:
+            frame = microphone.read(PATIENCE)
+            assert frame
+            assert frame.first == at + frame.lost
+            assert frame.lost >= 0 and len(frame.samples) < 20 * RATE
+            at = frame.end
+    except EOFError:
+        pass
+    except (InternalError, DeviceError) as error:
+        assert "\n" not in str(error)
+    finally:
+        microphone.close()

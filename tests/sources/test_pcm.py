@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import socket
+import struct
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from soundserver import wait_for
 from voiced.audio import AudioFrame
 from voiced.errors import DeviceError
 from voiced.settings import CaptureSettings
@@ -151,3 +156,47 @@ def test_a_name_that_is_none_is_told_and_hangs_nobody() -> None:
     source = PcmSocket("tcp:name.invalid:1", 0, SETTINGS)
     assert "tcp:name.invalid:1: cannot be reached" in gone(source)
     source.close()
+
+
+@pytest.mark.fuzz
+@settings(max_examples=settings().max_examples)
+@given(kind=st.sampled_from(["tcp", "unix"]), pieces=st.lists(st.binary(max_size=700), max_size=6), breaks=st.booleans())
+def test_whatever_is_sent_is_sound_or_an_end_that_is_named(
+    tmp_path_factory: pytest.TempPathFactory, kind: str, pieces: list[bytes], breaks: bool
+) -> None:
+    """Pieces of any length, to an end within a sample or not, by a close or (`breaks`) a reset."""
+    sender = Sender(kind, tmp_path_factory.mktemp("s"))
+    source = PcmSocket(sender.where, 7, SETTINGS)
+    connection = sender.accept()
+    for piece in pieces:
+        connection.sendall(piece)
+    if breaks:  # what was not read by then may be gone
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    connection.close()
+    frames: list[AudioFrame] = []
+    with pytest.raises(DeviceError) as caught:
+        while frame := source.read(PATIENCE):
+            frames.append(frame)
+    source.close()
+    sender.sock.close()
+    assert "\n" not in str(caught.value)
+    data, heard = b"".join(pieces), b"".join(frame.samples.astype("<i2").tobytes() for frame in frames)
+    assert data.startswith(heard)
+    if not (breaks and kind == "tcp"):
+        assert len(heard) == len(data) - len(data) % 2
+    at = 7
+    for frame in frames:
+        assert frame.first == at + frame.lost
+        at = frame.end
+
+
+def test_sources_that_are_closed_leave_no_thread(tmp_path: Path) -> None:
+    sender = Sender("unix", tmp_path)
+    before = threading.active_count()
+    for _ in range(20):
+        source = PcmSocket(sender.where, 0, SETTINGS)
+        connection = sender.accept()
+        source.close()
+        connection.close()
+    wait_for(lambda: threading.active_count() == before, "their threads to end")
+    sender.sock.close()

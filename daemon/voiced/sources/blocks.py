@@ -19,6 +19,9 @@ _MAGIC = b"vcd2"
 INT16, FLOAT32 = 2, 4
 """Bytes of a sample, which say what it is."""
 
+LOWEST_RATE, HIGHEST_RATE = 1_000, 1_000_000
+"""Frames a second. No device has others, and a datagram at a few a second would be minutes of sound."""
+
 DATAGRAM_LIMIT = 32 * 1024
 """Bytes of a datagram at the most. 40 ms of 8 channels at 48 kHz (30,756) go in one; a socket's buffer, which counts the
 kernel's own bookkeeping too, then holds a dozen of the largest."""
@@ -70,7 +73,7 @@ def unpack(datagram: bytes) -> Block:
     magic, sequence, ended_ns, first, rate, channels, width, lost = _HEADER.unpack_from(datagram)
     if magic != _MAGIC:
         raise InternalError("capture", f"a datagram that begins with {magic!r}, {_MAGIC!r} expected")
-    if not rate or not channels or width not in (INT16, FLOAT32):
+    if not LOWEST_RATE <= rate <= HIGHEST_RATE or not channels or width not in (INT16, FLOAT32):
         raise InternalError("capture", f"a datagram of {rate} frames a second and {channels} channels, {width} bytes a sample")
     data = memoryview(datagram)[_HEADER.size :]
     if not data or len(data) % (width * channels):

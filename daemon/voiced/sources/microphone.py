@@ -34,6 +34,10 @@ blocks but while a model is warmed up or the machine is overloaded, and sound ol
 SILENCE_DBFS = -120.0
 """What a level says of digital silence; a single bit that flips is -90."""
 
+LOUDEST = 16.0
+"""Of JACK's floats, whose full scale is 1 and may be passed. What a program puts beyond, or that is no number, must not spread through the
+resampler's filter to the sound after it."""
+
 Mono = NDArray[np.int16] | NDArray[np.float32]
 """One channel, shape (n,), in the range of int16."""
 
@@ -144,7 +148,8 @@ class Converter:
 def interleaved(block: Block) -> Interleaved:
     """A block's sound, in the range of int16."""
     if block.width == FLOAT32:
-        floats: NDArray[np.float32] = np.frombuffer(block.data, np.float32).reshape(-1, block.channels) * np.float32(32768)
+        given = np.nan_to_num(np.frombuffer(block.data, np.float32), nan=0.0, posinf=LOUDEST, neginf=-LOUDEST)
+        floats: NDArray[np.float32] = given.reshape(-1, block.channels).clip(-LOUDEST, LOUDEST) * np.float32(32768)
         return floats
     ints: NDArray[np.int16] = np.frombuffer(block.data, np.int16).reshape(-1, block.channels)
     return ints
