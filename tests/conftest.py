@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Generator
 from pathlib import Path
 
+import fuzztable
 import pytest
 from hypothesis import settings
 from voiced.models import DEFAULT_IDS, Library, default_library
@@ -16,6 +18,24 @@ settings.load_profile("voiced")
 
 # a shell that runs us in the background has SIGINT ignored, which every process we start would inherit, and ^C is tested
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+PROFILE = "--hypothesis-profile"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """What tools/fuzz measures of each test."""
+    if item.get_closest_marker("fuzz") is None:
+        return (yield)
+    with fuzztable.measured(item):
+        return (yield)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if fuzztable.rows and config.getoption(PROFILE) == "fuzz":
+        terminalreporter.write_sep("=", "what it was given")
+        terminalreporter.write_line("\n".join(fuzztable.lines()))
+
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,8 +16,6 @@ from voiced.bus.private import start_private_bus
 
 if TYPE_CHECKING:
     from bus.conftest import MemoryDesk, Serving
-
-Go = Callable[[Coroutine[Any, Any, None]], None]
 
 _NUMBERS = {"y": (0, 255), "n": (-(2**15), 2**15 - 1), "q": (0, 2**16 - 1), "i": (-(2**31), 2**31 - 1), "u": (0, 2**32 - 1)}
 _NUMBERS |= {"x": (-(2**63), 2**63 - 1), "t": (0, 2**64 - 1)}
@@ -61,11 +59,16 @@ CALLS = st.tuples(
 
 @pytest.mark.fuzz
 def test_every_call_has_one_answer_and_the_service_goes_on(
-    tmp_path_factory: pytest.TempPathFactory, desk: MemoryDesk, serving: type[Serving], go: Go, caplog: pytest.LogCaptureFixture
+    tmp_path_factory: pytest.TempPathFactory,
+    desk: MemoryDesk,
+    serving: type[Serving],
+    caplog: pytest.LogCaptureFixture,
+    record_property: Callable[[str, object], None],
 ) -> None:
     private = start_private_bus(tmp_path_factory.mktemp("b") / "b")
     loop = asyncio.new_event_loop()
-    names = []
+    names: list[str] = []
+    cases = 0
 
     async def begin() -> tuple[Any, Any]:
         served = serving(desk, private.address, "dbus-fast")
@@ -89,6 +92,8 @@ def test_every_call_has_one_answer_and_the_service_goes_on(
     @settings(max_examples=settings().max_examples)
     @given(CALLS)
     def any_call(call: tuple[str, str, str, list[tuple[str, Any]]]) -> None:
+        nonlocal cases
+        cases += 1
         loop.run_until_complete(ask(call))
 
     try:
@@ -98,6 +103,7 @@ def test_every_call_has_one_answer_and_the_service_goes_on(
         assert version == []
         assert [record for record in caplog.records if record.exc_info] == []
         assert names
+        record_property("cases", cases)
     finally:
         client.close()
         loop.run_until_complete(served.__aexit__())
