@@ -127,8 +127,7 @@ class Connection:
         return self._answer(call, "METHOD_RETURN", signature, body)
 
     def error(self, call: Incoming, name: str, text: str) -> bool:
-        """One line, whatever names of the caller's the text has in it."""
-        return self._answer(call, "ERROR", "s", [" ".join(text.splitlines())], error_name=name)
+        return self._answer(call, "ERROR", "s", [text], error_name=name)
 
     def _answer(self, call: Incoming, kind: str, signature: str, body: Sequence[Any], **more: Any) -> bool:
         if not call.wants_reply:

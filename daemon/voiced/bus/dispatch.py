@@ -304,7 +304,7 @@ def _machine_id() -> str:
 def _refuse(connection: Connection, call: Incoming, error: Exception) -> None:
     """Our errors become names by whose fault they are. Any other is a bug: its traceback goes to the journal only."""
     if isinstance(error, Refusal):
-        connection.error(call, error.name, error.text)
+        connection.error(call, error.name, " ".join(error.text.splitlines()))  # the caller's own names may have lines
     elif isinstance(error, VoicedError):
         name = next((name for kinds, name in _WHOSE_FAULT if isinstance(error, kinds)), names.BUSY)
         text = "\n".join(error.lines) if isinstance(error, ConfigError) else str(error)
