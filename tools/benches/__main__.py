@@ -24,17 +24,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true", help="one object instead of a table")
     parser.add_argument("--quick", action="store_true", help="seconds instead of minutes: shows that it works, not what it costs")
     parser.add_argument("--readme", action="store_true", help="keep the figures, and tell them in README.md")
+    parser.add_argument("--note", metavar="TEXT", default="", help="what else was so as this was measured; kept with the figures")
     options = parser.parse_args(arguments)
     unknown = [name for name in options.names if name not in BENCHES]
     if unknown:
         parser.error(f"no bench {', '.join(unknown)}; there are {', '.join(BENCHES)}")
     if options.quick and options.readme:
         parser.error("--quick shows that a bench works; its figures are none to keep")
-    about = machine(CHECKOUT)
+    note = {"note": options.note} if options.note else {}
+    about = machine(CHECKOUT) | note
     rows: list[Row] = []
     for name in options.names or BENCHES:
         print(f"{name} …", file=sys.stderr, flush=True)
-        moment = machine(CHECKOUT)
+        moment = machine(CHECKOUT) | note
         try:
             found = importlib.import_module(f"benches.{name}").run(options.quick)
         except VoicedError as error:

@@ -40,7 +40,7 @@ from .running import Daemon, process_seconds, pss_mb, rss_mb, several
 
 MOST = 8
 KEEPS_UP_MS = 10.0
-"""Lateness that may be gained in a second of sound: 1 %, above what the scatter of half a minute of partials gives."""
+"""Lateness that may be gained in a second of sound: 1 %, above what the scatter of a minute of partials gives."""
 
 FAIR = 2.0
 """No lane waits twice as long as another."""
@@ -50,6 +50,7 @@ LEAST_WAITS = 3
 
 SETTLE_S = 3.0
 TURN_S = 5.0
+STAGGER_S = 0.3
 BOARDS_MB = (512, 2048, 8192)
 FREE = 0.5
 """Of a board's memory, what the system and all else leave."""
@@ -107,7 +108,7 @@ class Look:
 
 
 def run(quick: bool) -> list[Row]:
-    return asyncio.run(_run(14.0 if quick else 30.0, 2 if quick else MOST))
+    return asyncio.run(_run(14.0 if quick else 60.0, 2 if quick else MOST))
 
 
 async def _run(seconds: float, most: int) -> list[Row]:
@@ -136,10 +137,12 @@ async def knee(take: Callable[[int], Awaitable[Measured]], most: int) -> tuple[i
 
 
 async def measure(lanes: int, seconds: float) -> Measured:
-    sound = np.concatenate((recordings.long_turn(TURN_S), recordings.silence(0.5)))
+    turn = recordings.long_turn(TURN_S)
     with tempfile.TemporaryDirectory(prefix="voiced-") as directory:
         sources = {}
         for number in range(lanes):
+            # of lengths of their own: else the same two would ask the second pass at the same moment each time
+            sound = np.concatenate((turn, recordings.silence(0.5 + STAGGER_S * number)))
             path = recordings.write(Path(directory) / f"{number}.wav", np.roll(sound, -len(sound) * number // lanes))
             sources[f"lane{number + 1}"] = f"loop:{path}"
         async with several(sources, Path(directory)) as daemon:

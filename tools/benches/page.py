@@ -22,7 +22,7 @@ README = Path(__file__).resolve().parents[2] / "README.md"
 
 _BLOCK = re.compile(r"(?<=<!-- bench -->\n).*?(?=<!-- /bench -->)", re.DOTALL)
 
-_MOMENT = ("date", "load", "voiced")
+_MOMENT = ("date", "load", "voiced", "note")
 """Of a machine's description, what changes from one bench to the next."""
 
 Kept = dict[str, dict[str, Any]]

@@ -138,7 +138,7 @@ async def several(sources: Mapping[str, str], directory: Path, environment: Mapp
     """The same with lanes by their names."""
     config = directory / "bench.yaml"
     lanes = "".join(_LANE.format(name=name, source=source) for name, source in sources.items())
-    config.write_text(f"lanes:\n{lanes}second_pass:\n  queue: 8\n", encoding="utf-8")
+    config.write_text(f"lanes:\n{lanes}second_pass:\n  queue: 8\nlog:\n  receipts: 200\n", encoding="utf-8")
     bus = start_private_bus(directory / "b")
     process = await asyncio.create_subprocess_exec(
         *VOICED, "--config", str(config), "--bus", bus.address, stderr=asyncio.subprocess.PIPE, env=environment
