@@ -87,13 +87,13 @@ def test_a_process_that_dies_or_stands_still(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("room", [20_000], indirect=True)
-def test_c11_a_hog_on_every_core_costs_no_sound(room: Room, clock: Path) -> None:
+def test_c11_a_hog_on_every_core_costs_no_sound(room: Room, clock: Path, faults: list[Fault]) -> None:
     """How much later the ears then are, `tools/bench late` prints."""
     room.turn(clock)
     before = room.listener.status()["statistics"]
     hogs = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in os.sched_getaffinity(0)]
     try:
-        final, _ = room.turn(clock)
+        final, events = room.turn(clock)
     finally:
         for hog in hogs:
             hog.kill()
@@ -102,6 +102,7 @@ def test_c11_a_hog_on_every_core_costs_no_sound(room: Room, clock: Path) -> None
     assert final.text == CLOCK
     for name in ("desk.samples_lost", "desk.blocks_dropped", "desk.overrun"):
         assert after[name] == before[name], name
+    faults.append(Fault("any", "every core", "a hog", *told_of(events, final.turn), seconds=0.0))
 
 
 def test_a_log_that_nobody_reads_keeps_nobody_waiting(
