@@ -24,6 +24,7 @@ class Process:
         self.given: list[dict[str, Any]] = []
         self.started = self.heard = 0.0
         self.loading = ""
+        self.unread: list[dict[str, Any]] = []
         self._said, self._exited = said, exited
 
     def send(self, body: dict[str, Any], fds: tuple[int, ...] = ()) -> bool:
@@ -32,6 +33,10 @@ class Process:
 
     def kill(self) -> None:
         self._exited(self)
+
+    def catch_up(self) -> None:
+        while self.unread:
+            self.say(self.unread.pop(0))
 
     def say(self, body: dict[str, Any]) -> None:
         self._said(self, wire.Message(body, ()))
@@ -229,3 +234,16 @@ def test_no_lane_waits_twice_as_long_as_another(asks: list[str], lanes: int) -> 
         served.append(taken.lane)
     for at in range(len(served) - lanes + 1):
         assert len(set(served[at : at + lanes])) == lanes
+
+
+def test_an_answer_that_main_has_not_read_yet_is_no_hang(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Main stood still for longer than the process may take; the deadline's timer runs before its loop has listened."""
+    world = World(monkeypatch)
+    world.ask("a", 1)
+    (asked,) = world.process.given
+    answer = Rewritten(asked["sample"], asked["turn"], asked["attempt"], "yes")
+    world.process.unread.append({"rewritten": encode(answer), "lane": "a"})
+    for due in world.later:
+        due()
+    assert world.answers == [("a", answer)]
+    assert len(world.processes) == 1

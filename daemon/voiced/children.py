@@ -121,6 +121,11 @@ class Child:
         if self.alive and self._process:
             self._process.kill()
 
+    def catch_up(self) -> None:
+        """Hears what it has said by now. Before it is judged by its silence: a main process that itself stood still (stopped, or starved of
+        its processor) has not listened, and its loop lets timers run before it does."""
+        self._hear()
+
     def _hear(self) -> None:
         while self._link:
             try:

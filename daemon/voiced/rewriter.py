@@ -174,6 +174,8 @@ class Rewriter:
 
     def _end_hung(self, request: Request) -> None:
         """Its exit answers the request, and a new process takes the next."""
+        for child in self.children():
+            child.catch_up()
         if self._running.get(_key(request)) is request and self._child:
             log.error("the second pass has not answered for %.1f s; it is killed", self._hung_s)
             self._child.kill()

@@ -270,6 +270,9 @@ class Supervisor:
 
     def _watch(self) -> None:
         """Kills a lane that does not beat or does not hear, and a capture process that gives nothing; their exits start them again."""
+        lanes = [lane.child for lane in self._lanes.values() if lane.child]
+        for child in (*lanes, *self._captures.children(), *self._rewriter.children()):
+            child.catch_up()
         now = time.monotonic()
         self._captures.watch(now)
         self._rewriter.watch(now)

@@ -21,6 +21,7 @@ from daemon.test_daemon_lane import CLOCK, Room, room
 from faulttable import Fault
 from livedaemon import PATIENCE, Listen, alive, assert_whole, until
 from voiced.events import CloseReason, Endpoint, Event, Final, LikelyEnd, Partial, TextSource, TurnClosed, Wake
+from voiced.supervisor import HUNG_SECONDS
 
 __all__ = ["room"]
 
@@ -103,6 +104,31 @@ def test_c11_a_hog_on_every_core_costs_no_sound(room: Room, clock: Path, faults:
     for name in ("desk.samples_lost", "desk.blocks_dropped", "desk.overrun"):
         assert after[name] == before[name], name
     faults.append(Fault("any", "every core", "a hog", *told_of(events, final.turn), seconds=0.0))
+
+
+@pytest.mark.slow  # it stands still for longer than a lane may
+@pytest.mark.parametrize("state", ["asleep", "hearing", "trailing"])
+@pytest.mark.parametrize("room", [2_000], indirect=True)
+def test_a_main_process_that_stands_still_blames_nobody(room: Room, kitchen: Path, clock: Path, state: str, faults: list[Fault]) -> None:
+    """What its lanes have told meanwhile waits for it; that it heard nothing of them was its own doing."""
+    listener = room.listener
+    pids = listener.pids()
+    turn = reach(room, kitchen, state)
+    os.kill(room.process.pid, signal.SIGSTOP)
+    if not turn:
+        room.say(clock)
+    time.sleep(HUNG_SECONDS + 2)
+    os.kill(room.process.pid, signal.SIGCONT)
+    began = time.monotonic()
+    turn = listener.event(TurnClosed, turn).turn
+    seconds = time.monotonic() - began
+    assert_whole(listener.events(turn))
+    faults.append(Fault(state, "main", "SIGSTOP, then SIGCONT", *told_of(listener.events(turn), turn), seconds))
+    room.quiet()
+    assert room.turn(clock)[0].text == CLOCK
+    assert listener.pids() == pids, room.process.err
+    numbers = [item.sequence for item in listener.published()]
+    assert numbers == list(range(1, len(numbers) + 1)), "nothing was dropped"
 
 
 def test_a_log_that_nobody_reads_keeps_nobody_waiting(
