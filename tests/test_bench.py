@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from benches import isolation, lanes, late, recordings
+from benches import fair, isolation, lanes, late, recordings
 from benches.__main__ import BENCHES, CHECKOUT
 from benches.hearing import record
 from benches.lanes import KEEPS_UP_MS, Measured
@@ -175,6 +175,13 @@ def test_lanes(library: Library) -> None:
 
 
 @pytest.mark.slow
+def test_fair(library: Library) -> None:
+    rows = figures("fair")
+    assert set(rows) == {"mean wait, the lane that waited longest", "served twice while another waited"}
+    assert rows["served twice while another waited"]["value"] == 0
+
+
+@pytest.mark.slow
 def test_isolation(library: Library) -> None:
     rows = figures("isolation")
     assert {what.split(":")[0] for what in rows} == {"a lane dies", "a source sends half a frame", "a disk stands still"}
@@ -231,7 +238,6 @@ def measured(lanes: int, *, gained_ms: float = 0.0, heard: int | None = None, co
         "cpu_s": costs,
         "pss_mb": sizes,
         "rss_mb": {name: (size, size + 1) for name, size in sizes.items()},
-        "waits_ms": {},
     }
     return Measured(lanes, 30.0, **given | more)
 
@@ -289,10 +295,26 @@ def test_frame_latency_is_the_mean_of_all_windows_and_beside_the_vendors_aim() -
     assert math.isnan(nothing.value) and nothing.met is None
 
 
-def test_the_second_pass_is_fair_where_no_lane_waits_twice_as_long() -> None:
-    waits = {"lane1": [100.0, 100.0, 100.0], "lane2": [150.0, 140.0, 160.0], "lane3": [900.0]}
-    row = lanes.rows(measured(3, waits_ms=waits))[-1]
-    assert (row.value, row.bare, row.met) == (150.0, 100.0, True) and "of 2 lanes" in row.note  # one request alone says nothing
+# ── fairness ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_lane_that_waits_twice_as_long_is_told() -> None:
+    waits = {"lane1": (100.0, 100.0, 100.0), "lane2": (150.0, 140.0, 160.0), "lane3": (900.0,)}
+    asked = [fair.Asked(lane, at, at + 1, at + wait) for lane, of in waits.items() for at, wait in enumerate(of)]
+    wait, _ = fair.rows(asked)
+    assert (wait.value, wait.bare, wait.met) == (150.0, 100.0, True) and "7 requests of 2 lanes" in wait.note  # one request says nothing
+    assert fair.rows([*asked, *(fair.Asked("lane4", 0, 1, 201) for _ in range(3))])[0].met is False
+    assert math.isnan(fair.rows(asked[:3])[0].value)
+
+
+def test_who_is_served_twice_while_another_waits_is_counted() -> None:
+    """A round is one of each; the same lane's own requests are no other's."""
+    waiting = fair.Asked("a", 0, 100, 110)
+    once = [fair.Asked("b", 1, 10, 20), fair.Asked("c", 2, 20, None), fair.Asked("a", 0, 5, 9), fair.Asked("b", 90, 101, 120)]
+    assert fair.overtaken([waiting, *once]) == 0
+    again = [fair.Asked("b", 30, 40, 50), fair.Asked("b", 50, 60, 70)]
+    assert fair.overtaken([waiting, *once, *again]) == 2
+    assert fair.rows([waiting, *once, *again])[1].met is False
 
 
 # ── isolation ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -313,6 +335,7 @@ def test_trouble_is_told_apart_from_calm_and_from_what_lies_between() -> None:
     p50, p95 = isolation.rows("a lane dies", heard)
     assert [p50.value, p50.bare, p95.value, p95.bare] == pytest.approx([15.0, 10.0, 15.0, 20.0])
     assert (p50.met, p95.met) == (False, True)
+    assert "4 in calm; ratio 0.75 to 1.50" in p50.note
     (nothing,) = isolation.rows("a disk stands still", heard)
     assert math.isnan(nothing.value) and nothing.note == "no partial was heard"
 

@@ -1,8 +1,8 @@
 """How many lanes are heard in real time, what a lane costs, and how many a board has room for.
 
 Each lane hears the phrase and five seconds of talk, over and over, each at another place of it: stage 1 of the wake phrase runs all the
-time, the recognizer nearly so, and the second pass is asked for in turns. A number of lanes keeps up when the lateness of its partials
-does not grow with the time of the sound (late.py). The greatest is found by bisection: it is the knee.
+time, the recognizer nearly so, and the second pass now and then (whether that is fair: fair.py). A number of lanes keeps up when the
+lateness of its partials does not grow with the time of the sound (late.py). The greatest is found by bisection: it is the knee.
 
 Frame latency is what the vendor's application for the K3 aims at 50 ms with (voiced.results): how long sound waits for the recognizer to
 be done with it, once it is there; that a chunk has to be full is not in it.
@@ -17,18 +17,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import statistics
 import tempfile
 import time
-from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from voiced.api import Published
-from voiced.events import TurnClosed
 from voiced.models import default_library
 from voiced.results import TARGETS, mean_ms
 from voiced.settings import Settings
@@ -42,15 +38,8 @@ MOST = 8
 KEEPS_UP_MS = 10.0
 """Lateness that may be gained in a second of sound: 1 %, above what the scatter of a minute of partials gives."""
 
-FAIR = 2.0
-"""No lane waits twice as long as another."""
-
-LEAST_WAITS = 3
-"""Of a lane, before its mean is told: one alone says who came first."""
-
 SETTLE_S = 3.0
 TURN_S = 5.0
-STAGGER_S = 0.3
 BOARDS_MB = (512, 2048, 8192)
 FREE = 0.5
 """Of a board's memory, what the system and all else leave."""
@@ -58,10 +47,7 @@ FREE = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """So many lanes for `seconds`. Costs by process; `waits_ms`: by lane, from asking the second pass to its answer.
-
-    `ended`: processes that did not live to the end; of them there is no cost.
-    """
+    """So many lanes for `seconds`. Costs by process; `ended`: processes that did not live to the end, of which there is no cost."""
 
     lanes: int
     seconds: float
@@ -70,7 +56,6 @@ class Measured:
     cpu_s: Mapping[str, float]
     pss_mb: Mapping[str, float]
     rss_mb: Mapping[str, tuple[float, float]]
-    waits_ms: Mapping[str, list[float]]
     ended: int = 0
 
     @property
@@ -137,12 +122,10 @@ async def knee(take: Callable[[int], Awaitable[Measured]], most: int) -> tuple[i
 
 
 async def measure(lanes: int, seconds: float) -> Measured:
-    turn = recordings.long_turn(TURN_S)
+    sound = np.concatenate((recordings.long_turn(TURN_S), recordings.silence(0.5)))
     with tempfile.TemporaryDirectory(prefix="voiced-") as directory:
         sources = {}
         for number in range(lanes):
-            # of lengths of their own: else the same two would ask the second pass at the same moment each time
-            sound = np.concatenate((turn, recordings.silence(0.5 + STAGGER_S * number)))
             path = recordings.write(Path(directory) / f"{number}.wav", np.roll(sound, -len(sound) * number // lanes))
             sources[f"lane{number + 1}"] = f"loop:{path}"
         async with several(sources, Path(directory)) as daemon:
@@ -159,7 +142,6 @@ async def measure(lanes: int, seconds: float) -> Measured:
                 {last.name: last.cpu_s - first.cpu_s for first, last in pairs},
                 {last.name: last.pss_mb for _, last in pairs},
                 {last.name: (first.rss_mb, last.rss_mb) for first, last in pairs},
-                await _waits(daemon, heard),
                 len(before) - len(pairs),
             )
 
@@ -173,15 +155,6 @@ async def listen(daemon: Daemon, seconds: float) -> list[Published]:
                 if isinstance(item, Published):
                     heard.append(item)
     return heard
-
-
-async def _waits(daemon: Daemon, heard: list[Published]) -> dict[str, list[float]]:
-    found: defaultdict[str, list[float]] = defaultdict(list)
-    for item in heard:
-        if isinstance(item.event, TurnClosed):
-            turn: dict[str, Any] = await daemon.client.turn(item.event.turn)
-            found[item.lane] += [one["done_ms"] - one["queued_ms"] for one in turn["attempts"] if {"done_ms", "queued_ms"} <= one.keys()]
-    return found
 
 
 def rows(one: Measured) -> list[Row]:
@@ -204,10 +177,6 @@ def rows(one: Measured) -> list[Row]:
         Row("lanes", f"{what}: frame latency", latency, "ms", aim=TARGETS["frame_latency_ms"], note=of_frames),
         Row("lanes", f"{what}: wake hop late, p99", max(ears), "ms", note="the worst lane; since its sound came, all else at work"),
     ]
-    means = [statistics.mean(waits) for waits in one.waits_ms.values() if len(waits) >= LEAST_WAITS]
-    if len(means) > 1:
-        note = f"of {len(means)} lanes the one that waited longest on average, beside the one that waited least; its decoding counts"
-        found.append(Row("lanes", f"{what}: wait for the second pass", max(means), "ms", bare=min(means), aim=FAIR, note=note))
     return found
 
 
