@@ -98,7 +98,7 @@ if TYPE_CHECKING:
     from .stages.pieces import Pieces
     from .stages.second_pass import SecondPassStage
     from .stages.session import Port, open_session
-    from .stages.sherpa import STREAMING, probe, provider
+    from .stages.sherpa import LANGUAGE, STREAMING, probe, provider
     from .stages.transducer import END_TOKEN, Transducer
     from .stages.turn_detector import TurnDetector
     from .stages.vad import Vad
@@ -130,14 +130,14 @@ else:
         from .stages.pieces import Pieces
         from .stages.second_pass import SecondPassStage
         from .stages.session import Port, open_session
-        from .stages.sherpa import STREAMING, probe, provider
+        from .stages.sherpa import LANGUAGE, STREAMING, probe, provider
         from .stages.transducer import END_TOKEN, Transducer
         from .stages.turn_detector import TurnDetector
         from .stages.vad import Vad
         from .stages.wake import Crossing, Phrase, Verdict
 
         globals().update(END_TOKEN=END_TOKEN, STREAMING=STREAMING, AudioFrame=AudioFrame, Candidate=Candidate, Pipeline=Pipeline, Port=Port)
-        globals().update(Samples=Samples)
+        globals().update(LANGUAGE=LANGUAGE, Samples=Samples)
         globals().update(SoundFinding=SoundFinding, Grade=Grade, diagnose=diagnose, worst_grade=worst_grade, Measures=Measures)
         globals().update(channel_to_hear=channel_to_hear)
         globals().update(Burst=Burst, Recording=Recording, find_devices=find_devices, play_bursts=play_bursts, burst_samples=burst_samples)
@@ -155,7 +155,7 @@ else:
 
 
 __all__ = [
-    "DBUS_LIBRARIES", "DEFAULT_IDS", "END_TOKEN", "HAND_OVER", "HARD_CAP_MS", "LIBRARIES", "PHRASE_SAMPLES", "PROFILES", "RATE",
+    "DBUS_LIBRARIES", "DEFAULT_IDS", "END_TOKEN", "HAND_OVER", "HARD_CAP_MS", "LANGUAGE", "LIBRARIES", "PHRASE_SAMPLES", "PROFILES", "RATE",
     "STREAMING", "TEXT_BOOST", "TEXT_THRESHOLD", "AudioFrame", "Begun", "Burst", "BusError", "CallError", "Cancel", "Candidate",
     "Changed", "Client", "CloseReason", "CloseTurn", "ConfigError", "Conversation", "Converter", "Crossing", "Device", "DeviceError",
     "DropRewrite", "Endpoint", "EndpointSettings", "Event", "FetchError", "Final", "Finding", "FirstPass", "Foresee", "Foreseen", "Grade",

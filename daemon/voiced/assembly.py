@@ -168,6 +168,7 @@ def transducer(settings: Settings, library: Library, runtime_dir: Path, say: Say
         lead_in_ms=settings.transducer.lead_in_ms,
         threads=settings.transducer.threads,
         paths=settings.transducer.paths,
+        language=settings.transducer.language,
     )
     stage.warm_up()
     return stage

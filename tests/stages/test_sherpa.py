@@ -106,9 +106,10 @@ def test_probe_passes_what_works(library: Library, tmp_path: Path) -> None:
         probe(found.model.kind, found.files, provider=provider(tmp_path))
 
 
-def test_a_model_that_ends_the_process_ends_the_childs(files: Mapping[str, Path], library: Library, tmp_path: Path) -> None:
-    """A joiner where the decoder belongs lacks the decoder's metadata: sherpa-onnx exits, and a child is all that is lost."""
-    swapped = {name: str(path) for name, path in {**files, "decoder": files["joiner"]}.items()}
+@pytest.mark.parametrize("part", ["decoder", "language"])
+def test_a_model_that_ends_the_process_ends_the_childs(files: Mapping[str, Path], part: str, tmp_path: Path) -> None:
+    """A joiner where another part belongs lacks that one's metadata: sherpa-onnx exits, and a child is all that is lost."""
+    swapped = {name: str(path) for name, path in {**files, part: files["joiner"]}.items()}
     code = (
         "import sys; from pathlib import Path; from voiced.stages.sherpa import probe, provider; "
         f"probe('conformer', {{k: Path(v) for k, v in {swapped!r}.items()}}, provider=provider(Path(sys.argv[1]))); print('passed')"

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from voiced.audio import Samples
 from voiced.events import Words
+from voiced.models import Library
 from voiced.stages.transducer import END_TOKEN, Transducer, confidence, read
 
 MakeTransducer = Callable[..., Transducer]
@@ -140,6 +141,26 @@ def test_with_more_paths_it_hears_the_same_sentence_with_its_end(new_transducer:
     assert last.end_token is not None
     assert -200 * 16 <= last.end_token - SPEECH_END <= 600 * 16
     assert len(last.word_first) == len(last.text.split())
+
+
+def test_a_language_model_spells_what_is_heard(new_transducer: MakeTransducer, sample: Samples) -> None:
+    last = decode(new_transducer(paths=4, language=0.3), FIRST, sample[FIRST:LAST], always(512))[-1]
+    assert last.text == "turn on the lights in the kitchen"
+    assert last.end_token is not None
+    assert -200 * 16 <= last.end_token - SPEECH_END <= 600 * 16
+
+
+def test_where_there_is_none_or_one_path_its_weight_does_nothing(new_transducer: MakeTransducer, library: Library, sample: Samples) -> None:
+    found = library.find("starter-en")
+    without = {part: path for part, path in found.files.items() if part != "language"}
+    model = found.model
+    plain = Transducer(
+        model.kind, without, frame_ms=model.frame_ms, chunk_ms=model.chunk_ms, lookahead_ms=model.lookahead_ms, tail_ms=model.tail_ms,
+        end_token=True, provider="cpu", paths=4, language=0.5,
+    )  # fmt: skip
+    turn = sample[FIRST:LAST]
+    assert decode(plain, FIRST, turn, always(512)) == decode(new_transducer(paths=4), FIRST, turn, always(512))
+    assert decode(new_transducer(language=0.5), FIRST, turn, always(512)) == decode(new_transducer(), FIRST, turn, always(512))
 
 
 def test_silence_says_nothing(transducer: Transducer) -> None:

@@ -389,7 +389,7 @@ def export(tmp_path: Path, library: Library) -> Path:
     out = tmp_path / "export"
     out.mkdir()
     for part, path in library.find("starter-en").files.items():
-        if part in ("encoder", "decoder", "joiner", "tokens"):
+        if part in ("encoder", "decoder", "joiner", "tokens", "language"):
             shutil.copy(path, out / path.name)
     return out
 
@@ -530,6 +530,7 @@ def test_tables_for_a_card_and_for_a_terminal(data: Path, capsys: pytest.Capture
         (["--data", "{data}", "--sets", "books"], 2, "there is no set 'books'"),
         (["--data", "{data}", "--limit", "0"], 2, "--limit: must be a number of clips from 1"),
         (["--data", "{data}", "--paths", "4", "17"], 2, "--paths: must be 1 to 16, got 17"),
+        (["--data", "{data}", "--language", "0.3", "2"], 2, "--language: must be 0 to 1, got 2"),
         (["--data", "{data}", "--pause-ms", "7"], 2, "--pause-ms: must be 100 to 5000, got 7"),
         (["--data", "{data}", "--seed", "-1"], 2, "--seed: must be"),
         (["--data", "{data}", "--model", "starter-em"], 66, "did you mean starter-en?"),

@@ -41,6 +41,14 @@ def arguments(one: argparse.ArgumentParser) -> None:
         help="hypotheses that the search keeps, a row each (default: the daemon's)",
     )
     one.add_argument(
+        "--language",
+        metavar="X",
+        type=float,
+        nargs="+",
+        default=[defaults().transducer.language],
+        help="weight of the language model of those that have one, a row each (default: the daemon's)",
+    )
+    one.add_argument(
         "--sets", metavar="NAME", nargs="+", default=[], help="sets to measure, or all (default: the four of speech and commands)"
     )
     one.add_argument("--limit", metavar="N", type=int, help="at most N clips a set, drawn by the seed")
@@ -67,8 +75,14 @@ def evaluate(options: argparse.Namespace) -> int:
     exports = [export for asked in options.model or [defaults().models.transducer] for export in recognizers.find(asked, lambda: library)]
     for export in exports:
         recognizers.try_out(export)
-    told = len(options.paths) > 1
-    exports = [recognizers.searched(export, paths, told=told) for export in exports for paths in options.paths]
+    several = [(f", {paths} paths" if len(options.paths) > 1 else "") for paths in options.paths]
+    weights = [(f", language {language:g}" if len(options.language) > 1 else "") for language in options.language]
+    exports = [
+        recognizers.searched(export, paths, language, told + weighed)
+        for export in exports
+        for paths, told in zip(options.paths, several, strict=True)
+        for language, weighed in zip(options.language, weights, strict=True)
+    ]
     held_out = options.held_out or (HELD_OUT if HELD_OUT.is_file() else None)
     known = clips.read_clips(options.data, clips.read_held_out(held_out) if held_out else frozenset())
     chosen = clips.choose(known, options.sets, options.limit, options.seed)
@@ -97,6 +111,8 @@ def _check(options: argparse.Namespace) -> None:
         raise UsageError("--limit", f"must be a number of clips from 1, got {options.limit}")
     if wrong_paths := [paths for paths in options.paths if not 1 <= paths <= 16]:
         raise UsageError("--paths", f"must be 1 to 16, got {wrong_paths[0]}")
+    if wrong_weights := [weight for weight in options.language if not 0 <= weight <= 1]:
+        raise UsageError("--language", f"must be 0 to 1, got {wrong_weights[0]:g}")
     if options.seed < 0:
         raise UsageError("--seed", f"must be a number from 0, got {options.seed}")
     if wrong := [ms for ms in options.pause_ms if not 100 <= ms <= 5000]:

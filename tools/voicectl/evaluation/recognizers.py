@@ -18,6 +18,7 @@ from pathlib import Path
 
 from voiced.api import (
     END_TOKEN,
+    LANGUAGE,
     STREAMING,
     Library,
     ModelError,
@@ -45,7 +46,7 @@ _PROBE_S = 120
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """A streaming transducer on disk. Times are milliseconds; `form`: int8 or fp32, as its encoder computes; `paths` as in Transducer."""
+    """A streaming transducer on disk. Times: milliseconds; `form`: int8 or fp32, as its encoder computes; the search's as in Transducer."""
 
     name: str
     kind: str
@@ -57,6 +58,7 @@ class Export:
     tail_ms: float
     end_token: bool
     paths: int = 1
+    language: float = 0.0
 
     @property
     def lookahead(self) -> int:
@@ -65,7 +67,12 @@ class Export:
     @property
     def size(self) -> int:
         """Bytes of what it computes with."""
-        return sum(self.files[part].stat().st_size for part in _PARTS)
+        return sum(self.files[part].stat().st_size for part in self.parts)
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The names of those files that it computes with."""
+        return (*_PARTS, LANGUAGE) if LANGUAGE in self.files and self.paths > 1 and self.language else _PARTS
 
 
 def find(asked: str, library: Callable[[], Library]) -> tuple[Export, ...]:
@@ -89,9 +96,9 @@ def find(asked: str, library: Callable[[], Library]) -> tuple[Export, ...]:
     return int8, replace(int8, form="fp32", files={**files, "encoder": other})
 
 
-def searched(export: Export, paths: int, *, told: bool) -> Export:
-    """The same, whose search keeps so many hypotheses; named so where that is to be told."""
-    return replace(export, paths=paths, name=f"{export.name}, {paths} paths" if told else export.name)
+def searched(export: Export, paths: int, language: float, told: str = "") -> Export:
+    """The same, with that search; `told` is put behind its name."""
+    return replace(export, paths=paths, language=language, name=export.name + told)
 
 
 def _form(encoder: Path) -> str:
@@ -112,6 +119,8 @@ def _of_folder(name: str, folder: Path) -> tuple[Export, ...]:
     encoders = one_of("encoder")
     # the smaller ones beside either encoder, so that the two differ in the encoder alone
     parts = {part: one_of(part)[0] for part in _PARTS[1:]}
+    if (language := folder / f"{LANGUAGE}.onnx").is_file():
+        parts[LANGUAGE] = language
     return tuple(_export(name, {"encoder": encoder, **parts}) for encoder in encoders)
 
 
@@ -211,7 +220,7 @@ def load(export: Export, runtime: Path) -> Transducer:
     """On one thread, warmed up. Raises ModelError."""
     stage = Transducer(
         export.kind,
-        {part: export.files[part] for part in _PARTS},
+        {part: export.files[part] for part in export.parts},
         frame_ms=export.frame_ms,
         chunk_ms=export.chunk_ms,
         lookahead_ms=export.lookahead_ms,
@@ -219,6 +228,7 @@ def load(export: Export, runtime: Path) -> Transducer:
         end_token=export.end_token,
         provider=provider(runtime),
         paths=export.paths,
+        language=export.language,
     )
     stage.warm_up()
     return stage
