@@ -126,6 +126,10 @@ class Child:
         its processor) has not listened, and its loop lets timers run before it does."""
         self._hear()
 
+    def forgive(self, now: float) -> None:
+        """It could not say anything until now; in seconds of CLOCK_MONOTONIC."""
+        self.heard = now
+
     def _hear(self) -> None:
         while self._link:
             try:

@@ -55,6 +55,11 @@ class Hearing:
         if blocks != self._came[0]:
             self._came = blocks, now
 
+    def forgive(self, now: float) -> None:
+        """Nobody could have heard until now: the machine stood still."""
+        self._beat = now
+        self._listened, self._came, self._taken = ((count, now) for count, _ in (self._listened, self._came, self._taken))
+
     def judge(self) -> Verdict:
         """As of the last beat: of a lane that does not beat nothing is known."""
         if self._beat - self._taken[1] >= SCRIBE_PATIENCE_S:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from .children import Backoff, Child
+from .children import START_SECONDS, Backoff, Child
 from .desk import LaneView, PlacementRow
 from .errors import DeviceError, InternalError
 from .hearing import TOO_SLOW, Hearing, Overload, Verdict
@@ -22,6 +22,9 @@ from .turnids import LANE_SLOTS
 from .units import RATE
 
 TRIGGER_SECONDS = 2.0
+
+HUNG_SECONDS = 10.0
+"""A lane beats every half second from a thread that does nothing else: silent for so long it is stopped or stuck."""
 
 RECOVERY_SECONDS = 150.0
 """A pause between two tries, a process that loads for a minute, a device that takes as long to open: what is not back by then is lost."""
@@ -112,6 +115,21 @@ class LaneState:
         if self.source_health != "starting":
             self.lost_at = now
         self.child, self.ready, self.rows, self.source_health = None, False, (), "starting"
+
+    def forgive(self, now: float) -> None:
+        """It could not be heard until now; `now` in seconds of CLOCK_MONOTONIC."""
+        self.hearing.forgive(now)
+        self.advanced_at = now
+
+    def stuck(self, now: float) -> str:
+        """Why its process must be begun again, "" where it works; `now` in seconds of CLOCK_MONOTONIC."""
+        if self.child is None:
+            return ""
+        silent = now - self.child.heard
+        if silent > (HUNG_SECONDS if self.ready else START_SECONDS):
+            return f"it has not answered for {silent:.0f} s"
+        verdict = self.hearing.judge() if self.ready else Verdict.HEARS
+        return verdict.value if verdict in (Verdict.NO_EAR, Verdict.NO_SCRIBE) else ""
 
     def deaf(self, now: float) -> str:
         """Why nobody should believe that it hears, "" where it does or is not expected to: it is muted, its device is known to be away,

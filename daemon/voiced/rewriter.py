@@ -15,7 +15,6 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 from . import wire
@@ -66,6 +65,7 @@ class Rewriter:
         self.adopt(job, settings)
         self._waiting = FairQueue()
         self._running: dict[Key, Request] = {}
+        self._due: dict[Key, float] = {}  # of the running: when they hang, in seconds of CLOCK_MONOTONIC
         self._width = 1  # that may run at once
         self._stale: set[Key] = set()  # running, and nobody waits for them
         self._given: dict[str, Rewritten] = {}  # by lane: its last answer, which it may still take back
@@ -105,10 +105,18 @@ class Rewriter:
         self.forget(None)
 
     def watch(self, now: float) -> None:
-        """Ends a process that neither is ready nor says that it goes on loading."""
+        """Ends a process that neither is ready nor says that it goes on loading, and one that hangs: its exit answers what it was at, and
+        a new process takes the next. `now` in seconds of CLOCK_MONOTONIC."""
         if self._child and not self.ready and now - self._child.heard > START_SECONDS:
             log.error("the second pass does not start")
             self._child.kill()
+        elif self._child and any(now > due for due in self._due.values()):
+            log.error("the second pass has not answered for %.1f s; it is killed", self._hung_s)
+            self._child.kill()
+
+    def forgive(self, now: float) -> None:
+        """It could not answer until now."""
+        self._due = dict.fromkeys(self._due, now + self._hung_s)
 
     def children(self) -> list[Child]:
         return [self._child] if self._child else []
@@ -170,15 +178,7 @@ class Rewriter:
             if not self._child.send(body, (request.fd,)):
                 self._child.kill()  # it has few requests at a time: a full socket means that it does not read
                 return
-            self._later(self._hung_s, partial(self._end_hung, request))
-
-    def _end_hung(self, request: Request) -> None:
-        """Its exit answers the request, and a new process takes the next."""
-        for child in self.children():
-            child.catch_up()
-        if self._running.get(_key(request)) is request and self._child:
-            log.error("the second pass has not answered for %.1f s; it is killed", self._hung_s)
-            self._child.kill()
+            self._due[_key(request)] = time.monotonic() + self._hung_s
 
     def _answer(self, request: Request, failure: str) -> None:
         os.close(request.fd)
@@ -206,6 +206,7 @@ class Rewriter:
         running = self._running.pop((lane, answer.turn, answer.attempt), None)
         if running is None:
             return
+        del self._due[_key(running)]
         os.close(running.fd)
         self._counts["done"] += 1
         self._step(running, Step.DONE, answer.compute_ms, answer.failure)
@@ -218,7 +219,7 @@ class Rewriter:
 
     def _exited(self, child: Child) -> None:
         self._child, self.ready, self.rows = None, False, []
-        died, self._running = list(self._running.values()), {}
+        died, self._running, self._due = list(self._running.values()), {}, {}
         self._stale.clear()
         for request in died:
             self._answer(request, "the second pass died")

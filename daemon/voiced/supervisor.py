@@ -21,7 +21,7 @@ from typing import Any, cast
 
 from . import wire
 from .captures import Captures
-from .children import START_SECONDS, Child, Timers, wait_ended
+from .children import Child, Timers, wait_ended
 from .desk import LevelHeard, PlacementRow, Snapshot
 from .errors import ModelError, VoicedError
 from .events import CloseReason, Event, Rewritten, Wake
@@ -43,8 +43,8 @@ from .warmup import WarmUp
 
 log = logging.getLogger("voiced")
 
-HUNG_SECONDS = 10.0
-"""A lane beats every half second from a thread that does nothing else: silent for so long it is stopped or stuck."""
+WATCH_SECONDS, STOOD_STILL_SECONDS = 1.0, 3.0
+"""Between two looks at the processes. After a longer time we ourselves did not run: we were stopped, or the whole machine was."""
 
 DEAF_SECONDS = 2.0
 """So long after a capture process should have said that its device stalls, it is itself what does not work, or the lane is."""
@@ -89,7 +89,7 @@ class Supervisor:
             lane.name: LaneState(lane, Ledger(ids.first + slot, LANE_SLOTS), Hearing(patience_s))
             for slot, lane in enumerate(settings.lanes)
         }
-        self._closing = False
+        self._closing, self._watched = False, time.monotonic()
         self._started = asyncio.Event()
         self._all_ended = asyncio.Event()
         self._exit_code = 0
@@ -117,6 +117,7 @@ class Supervisor:
             self._rewriter.start(lambda: self._warm_up.ready(SECOND_PASS))
         for lane in self._lanes.values():
             self._start_lane(lane)
+        self._watched = time.monotonic()
         self._watch()
         await self._warm_up.wait()
         for lane in self._lanes.values():
@@ -271,26 +272,27 @@ class Supervisor:
     def _watch(self) -> None:
         """Kills a lane that does not beat or does not hear, and a capture process that gives nothing; their exits start them again."""
         lanes = [lane.child for lane in self._lanes.values() if lane.child]
-        for child in (*lanes, *self._captures.children(), *self._rewriter.children()):
+        children = [*lanes, *self._captures.children(), *self._rewriter.children()]
+        for child in children:
             child.catch_up()
         now = time.monotonic()
+        still, self._watched = now - self._watched, now
+        if still > STOOD_STILL_SECONDS:
+            log.warning("voiced, or the machine, stood still for %.0f s", still)
+            self._rewriter.forgive(now)
+            for forgive in (*(child.forgive for child in children), *(lane.forgive for lane in self._lanes.values())):
+                forgive(now)
         self._captures.watch(now)
         self._rewriter.watch(now)
         for lane in self._lanes.values():
-            if lane.child is None:
-                continue
-            if now - lane.child.heard > (HUNG_SECONDS if lane.ready else START_SECONDS):
-                log.error("lane %s has not answered for %.0f s", lane.settings.name, now - lane.child.heard)
+            if stuck := lane.stuck(now):
+                assert lane.child
+                log.error("lane %s: %s", lane.settings.name, stuck)
                 lane.child.kill()
-                continue
-            verdict = lane.hearing.judge() if lane.ready else Verdict.HEARS
-            if verdict in (Verdict.NO_EAR, Verdict.NO_SCRIBE):
-                log.error("lane %s: %s", lane.settings.name, verdict.value)
-                lane.child.kill()
-            elif verdict is Verdict.NO_SOUND:
-                log.error("lane %s: %s from %s", lane.settings.name, verdict.value, lane.settings.source)
+            elif lane.ready and lane.hearing.judge() is Verdict.NO_SOUND:
+                log.error("lane %s: %s from %s", lane.settings.name, Verdict.NO_SOUND.value, lane.settings.source)
                 self._captures.kill(lane.settings.source)
-        self._later(1.0, self._watch)
+        self._later(WATCH_SECONDS, self._watch)
 
     def deaf(self, now: float) -> list[str]:
         """Which lanes should hear and do not, and why; `now` in seconds of CLOCK_MONOTONIC."""
