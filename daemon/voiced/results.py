@@ -213,4 +213,5 @@ def _table(metrics: Mapping[str, Any]) -> str:
     for name, title in (("frame_latency_ms", "frame latency, mean (ms)"), ("second_pass_rtf", "second pass, real-time factor")):
         ours = metrics[name]
         lines.append(f"{title:<32}{'—' if ours is None else f'{ours:.3g}':>8}   K3 application's aim ≤ {metrics['targets'][name]:g}")
+    lines.append("frame latency: from the arrival of 32 ms of sound to the transducer's end with them; a chunk's length is not in it")
     return "\n".join(lines)

@@ -36,6 +36,7 @@ def test_a_folder_is_heard_by_lanes_and_gives_files(env: dict[str, str], folder:
     assert (found.returncode, found.stdout) == (0, ""), found.stderr
     assert f"{folder}: no audio by their names, and not heard: notes.txt" in found.stderr
     assert "mixed formats, each converted to mono at 16 kHz: 2 of WAV PCM_16, 16000 Hz, 1 channel; 1 of FLAC" in found.stderr
+    assert "to the transducer's end with them; a chunk's length is not in it" in found.stderr
     assert "K3 application's aim ≤ 50" in found.stderr and "K3 application's aim ≤ 0.4" in found.stderr
     texts = {lane: (out / "results" / f"{lane}.txt").read_text().lower() for lane in ("lane1", "lane2")}
     assert texts["lane1"].count("what time is it") == 2 and "lights in the kitchen" in texts["lane2"]
