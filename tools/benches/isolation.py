@@ -1,5 +1,8 @@
 """What a lane's trouble costs the others: in one run, partials of two lanes in calm and while there is trouble beside them, turn about.
 
+Each of these stretches of time is as long as the sound that the lanes hear over and over: they hear the same in calm and in trouble. Each
+lane is at another place of it, so that they do not all decode at the same moment.
+
 Troubles: a third lane's process is killed as soon as it is back, so that it loads its models again and again; a fourth lane's source sends
 half a frame and closes, over and over; of a folder that is heard, the disk for the results stands still. A lane's lateness is reckoned as
 in late.py; of the lanes in trouble it does not count. The note says between what the ratio lies with a probability of 90 %: of what is
@@ -11,9 +14,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
+import math
 import os
 import signal
 import tempfile
+import time
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -21,6 +26,7 @@ from typing import Any
 
 import numpy as np
 from voiced.api import Client, Published
+from voiced.audio import Samples
 from voiced.bus.private import start_private_bus
 from voiced.events import Partial
 from voiced.statistics import percentile
@@ -47,26 +53,32 @@ Trouble = Callable[[], Coroutine[Any, Any, None]]
 
 
 def run(quick: bool) -> list[Row]:
-    return asyncio.run(_run(4.0 if quick else 20.0, 1 if quick else 3))
+    return asyncio.run(_run(1 if quick else 5))
 
 
-async def _run(seconds: float, rounds: int) -> list[Row]:
+async def _run(rounds: int) -> list[Row]:
     with tempfile.TemporaryDirectory(prefix="voiced-") as directory:
-        sound = recordings.write(Path(directory) / "talk.wav", np.concatenate((recordings.long_turn(10.0), recordings.silence(0.5))))
-        lanes = dict.fromkeys(("one", "two", "third"), f"loop:{sound}")
+        sound = np.concatenate((recordings.long_turn(10.0), recordings.silence(0.5)))
+        lanes = dict(zip(("one", "two", "third"), _each_elsewhere(sound, 3, Path(directory)), strict=True))
         half = Path(directory) / "half"
-        async with several(lanes | {"half": f"unix:{half}"}, Path(directory)) as daemon:
+        async with several({name: f"loop:{path}" for name, path in lanes.items()} | {"half": f"unix:{half}"}, Path(directory)) as daemon:
             await asyncio.sleep(SETTLE_S)
             troubles: dict[str, Trouble] = {
                 "a lane dies": partial(_kill, daemon),
                 "a source sends half a frame": partial(_half_frames, half),
             }
-            rows = await _compare(daemon.client, ("one", "two"), troubles, seconds, rounds)
-        return rows + await _slow_disk(seconds, rounds, Path(directory))
+            found = await _compare(daemon.client, ("one", "two"), troubles, len(sound) / RATE, rounds)
+        return found + await _slow_disk(rounds, Path(directory))
+
+
+def _each_elsewhere(sound: Samples, lanes: int, directory: Path, times: int = 1) -> list[Path]:
+    """The sound, so many times, for so many lanes; each begins at another place of it."""
+    begun = [np.roll(sound, -len(sound) * lane // lanes) for lane in range(lanes)]
+    return [recordings.write(directory / f"{lane}.wav", np.tile(one, times)) for lane, one in enumerate(begun)]
 
 
 async def _compare(client: Client, lanes: Collection[str], troubles: Mapping[str, Trouble], seconds: float, rounds: int) -> list[Row]:
-    """Calm, a trouble, calm, the next trouble, so many times."""
+    """Calm, a trouble, calm, the next trouble, so many times; each for `seconds`, the pause after it with it."""
     heard: list[tuple[str, Published]] = []
     phase = ""
 
@@ -76,16 +88,16 @@ async def _compare(client: Client, lanes: Collection[str], troubles: Mapping[str
                 heard.append((phase, item))
 
     watching = asyncio.create_task(watch())
+    due = time.monotonic()
     try:
-        for _ in range(rounds):
-            for name, trouble in troubles.items():
-                for phase in ("", name):
-                    task = asyncio.create_task(trouble()) if phase else None
-                    await asyncio.sleep(seconds)
-                    if task:
-                        await _cancelled(task)
-                    phase = "between"
-                    await asyncio.sleep(PAUSE_S)
+        for phase in [phase for _ in range(rounds) for name in troubles for phase in ("", name)]:
+            due += seconds
+            task = asyncio.create_task(troubles[phase]()) if phase else None
+            await asyncio.sleep(due - PAUSE_S - time.monotonic())
+            if task:
+                await _cancelled(task)
+            phase = "between"
+            await asyncio.sleep(due - time.monotonic())
     finally:
         await _cancelled(watching)
     return [row for name in troubles for row in rows(name, heard)]
@@ -152,14 +164,14 @@ async def _half(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
 # ── the disk ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def _slow_disk(seconds: float, rounds: int, directory: Path) -> list[Row]:
+async def _slow_disk(rounds: int, directory: Path) -> list[Row]:
     """A folder is heard by two lanes."""
     recorded, results = directory / "in", directory / "out"
     recorded.mkdir()
-    length = 2 * rounds * (seconds + PAUSE_S) + SETTLE_S + 30.0  # it must not end before we do
-    sound = np.resize(np.concatenate((recordings.talk(), recordings.silence(1.0))), round(length * RATE))
-    for number in range(2):
-        recordings.write(recorded / f"{number}.wav", sound)
+    once = np.concatenate((recordings.talk(), recordings.silence(1.0)))
+    period_s = 2 * len(once) / RATE
+    length_s = 2 * rounds * period_s + SETTLE_S + 30.0  # it must not end before we do
+    _each_elsewhere(once, 2, recorded, math.ceil(length_s * RATE / len(once)))
     bus = start_private_bus(directory / "d")
     job = ("--lanes", "2", "--input-dir", str(recorded), "--results", str(results), "--headless", "--bus", bus.address)
     process = await asyncio.create_subprocess_exec(*VOICED, *job, stderr=asyncio.subprocess.DEVNULL)
@@ -171,7 +183,7 @@ async def _slow_disk(seconds: float, rounds: int, directory: Path) -> list[Row]:
         disk = Disk([*(results / "results").iterdir(), *(results / "model_outputs").iterdir()])
         async with Client(bus.address) as client:
             await asyncio.sleep(SETTLE_S)
-            return await _compare(client, ("lane1", "lane2"), {"a disk stands still": disk.stand_still}, seconds, rounds)
+            return await _compare(client, ("lane1", "lane2"), {"a disk stands still": disk.stand_still}, period_s, rounds)
     finally:
         process.kill()
         await process.wait()
