@@ -175,7 +175,8 @@ def test_the_first_pass_grows_word_by_word_while_they_are_spoken(told: list[Even
     partials = [event for event in of(Partial, told) if event.turn == turn]
     (endpoint,) = (event for event in of(Endpoint, told) if event.turn == turn)
     texts = [*(partial.text for partial in partials), endpoint.text]
-    assert all(after.startswith(before) for before, after in itertools.pairwise(texts))
+    for before, after in itertools.pairwise(text.split() for text in texts):
+        assert after[: len(before) - 1] == before[:-1]  # the last word may not be whole yet, or be spelt anew
     assert truth["speech_start"] < partials[0].sample < truth["speech_end"]
     spoken, heard = words(truth["text"]), words(texts[-1])
     assert heard[:3] == spoken[:3]

@@ -67,7 +67,7 @@ def test_the_commented_file_leaves_its_knobs_to_the_profile() -> None:
 
 def test_the_comment_says_what_each_profile_gives() -> None:
     text = " ".join(settings.render_yaml().replace("#", " ").split())
-    assert "snappy 600, balanced 900, patient 1200, dictation 2500, k3 500]" in text
+    assert "snappy 600, balanced 800, patient 1200, dictation 2500, k3 500]" in text
 
 
 def test_a_lane_has_its_own_and_takes_over_the_rest() -> None:
@@ -122,21 +122,21 @@ def test_settings_with_lanes_of_their_own_come_back_from_the_plain_form() -> Non
 
 CONTRADICTORY = {
     "endpoint:\n  token_silence_ms: 700": "f:2: endpoint.token_silence_ms: endpoint.token_silence_ms must be at most endpoint.silence_complete_ms; "
-    "got 700, 450; default 100, 450",
+    "got 700, 500; default 100, 500",
     "endpoint:\n  profile: patient\n  silence_ms: 700": "f:3: endpoint.silence_ms: endpoint.silence_complete_ms must be at most "
-    "endpoint.silence_ms; got 800, 700; default 450, 900",
+    "endpoint.silence_ms; got 800, 700; default 500, 800",
     "endpoint: {no_speech_ms: 20000}": "f:1: endpoint.no_speech_ms: endpoint.no_speech_ms must be at most endpoint.too_long_ms; got 20000, 15000; "
     "default 5000, 15000",
-    "endpoint: {likely_end_ms: 1000}": "f:1: endpoint.likely_end_ms: endpoint.likely_end_ms must be at most endpoint.silence_ms; got 1000, 900; "
-    "default 64, 900",
+    "endpoint: {likely_end_ms: 1000}": "f:1: endpoint.likely_end_ms: endpoint.likely_end_ms must be at most endpoint.silence_ms; got 1000, 800; "
+    "default 64, 800",
     "lanes:\n  - name: a\n    endpoint:\n      silence_open_ms: 600": "f:4: lanes[0].endpoint.silence_open_ms: lanes[0].endpoint.silence_ms must be at most "
-    "lanes[0].endpoint.silence_open_ms; got 900, 600; default 900, 1200",
+    "lanes[0].endpoint.silence_open_ms; got 800, 600; default 800, 1200",
     "lanes:\n  - name: a\n    endpoint: {silnce_ms: 600}": "f:3: lanes[0].endpoint.silnce_ms: no such setting; did you mean silence_ms?",
     "endpoint: {profile: fast}": 'f:1: endpoint.profile: must be one of snappy, balanced, patient, dictation, k3; got fast; default "balanced"',
     # the wrong word alone, not what its stand-in contradicts
     "endpoint: {profile: patien, token_silence_ms: 600}": 'f:1: endpoint.profile: must be one of snappy, balanced, patient, dictation, k3; got patien; default "balanced"',
     "endpoint: {silence_ms: x}\nlanes: [{endpoint: {silence_open_ms: 600}}]": "f:1: endpoint.silence_ms: must be a number from 100 to 10000 "
-    "(milliseconds); got x; default 900",
+    "(milliseconds); got x; default 800",
 }
 
 

@@ -282,7 +282,7 @@ ONE = {
     "vad:\n  on: 0.3\n  off: 0.3": "f:3: vad.off: vad.off must be less than vad.on; got 0.3, 0.3; default 0.35, 0.5",
     "endpoint: {too_long_ms: 30001}": "f:1: endpoint.too_long_ms: must be a number from 1000 to 30000 (milliseconds); got 30001; default 15000",
     "endpoint:\n  silence_ms: 2000": "f:2: endpoint.silence_ms: endpoint.silence_ms must be at most endpoint.silence_open_ms; got 2000, 1200; "
-    "default 900, 1200",
+    "default 800, 1200",
     "capture: {stall_ms: 200, block_ms: 150}": "f:1: capture.stall_ms: capture.stall_ms must be at least twice capture.block_ms; got 200, 150; "
     "default 1000, 40",
     "capture: {reopen_ms: 20000}": "f:1: capture.reopen_ms: capture.reopen_max_ms must be at least capture.reopen_ms; got 1500, 20000; default 1500, 500",

@@ -33,7 +33,7 @@ class EndpointSettings:
         "balanced", "Defaults of the knobs below that list it; one that is written down keeps its own value.", choices=PROFILES, live=True
     )
     token_threshold: float = knob(
-        -1.6, "Log-probability that an end token must have to count.", low=-30, high=0, unit="natural logarithm", live=True
+        -1.3, "Log-probability that an end token must have to count.", low=-30, high=0, unit="natural logarithm", live=True
     )
     token_silence_ms: float = _by_profile("Silence that must go with an end token.", 60.0, 100.0, 300.0, 1500.0, 500.0, low=0, high=5000)
     foresight: bool = knob(
@@ -45,10 +45,10 @@ class EndpointSettings:
     )
     silence_complete_ms: float = _by_profile(
         "Silence after speech that ends a turn whose text looks complete: a token came that does not count.",
-        *(300.0, 450.0, 800.0, 1500.0, 500.0), low=100, high=10_000,
+        *(300.0, 500.0, 800.0, 1500.0, 500.0), low=100, high=10_000,
     )  # fmt: skip
     silence_ms: float = _by_profile(
-        "Silence after speech that ends a turn without a token.", 600.0, 900.0, 1200.0, 2500.0, 500.0, low=100, high=10_000
+        "Silence after speech that ends a turn without a token.", 600.0, 800.0, 1200.0, 2500.0, 500.0, low=100, high=10_000
     )
     silence_open_ms: float = _by_profile(
         'The same, where the text ends open: "set a timer for".', 900.0, 1200.0, 2000.0, 4000.0, 500.0, low=100, high=20_000
