@@ -124,3 +124,17 @@ def test_another_process_that_counts_from_zero_is_not_overloaded() -> None:
     assert not overload.now
     overload.beat(OVERLOAD_S + BEAT, 1)
     assert overload.now
+
+
+@given(st.floats(20, 1e6))
+def test_who_could_not_hear_is_not_blamed(stood_still_s: float) -> None:
+    """Neither for the sound nor for the facts that waited when the machine stood still."""
+    hearing = Hearing(PATIENCE)
+    hearing.start(0.0)
+    hearing.beat(1.0, 16_000, 25, waiting=3, done=7)
+    now = 1.0 + stood_still_s
+    hearing.forgive(now)
+    hearing.beat(now + BEAT, 16_000, 25, waiting=3, done=7)
+    assert hearing.judge() is Verdict.HEARS
+    hearing.beat(now + SCRIBE_PATIENCE_S, 17_000, 26, waiting=3, done=7)
+    assert hearing.judge() is Verdict.NO_SCRIBE
