@@ -24,6 +24,7 @@ from voiced.changes import Changes, adopt
 from voiced.events import CloseReason, Event, Final, TurnClosed, Wake
 from voiced.knobs import Row, rows
 from voiced.models import Library
+from voiced.phrases import PhraseSettings
 from voiced.pipeline import Pipeline
 from voiced.settings import Settings
 
@@ -128,12 +129,13 @@ def look(thing: Any, at: str = "", seen: set[int] | None = None) -> dict[str, An
 
 @pytest.mark.parametrize("key", sorted(set(LIVE) - set(ELSEWHERE)))
 def test_a_live_knob_is_in_what_a_reload_hands_over(pipeline: Pipeline, library: Library, key: str) -> None:
-    """S13: so that a knob cannot be called live and be read by nobody."""
-    after = changed(SETTINGS, key, other(LIVE[key]))
-    held, changes = adopt(SETTINGS, after)
+    """S13: so that a knob cannot be called live and be read by nobody. The phrase has no evidence of its own, which the default one has."""
+    before = changed(SETTINGS, "wake.phrases", (PhraseSettings("jarvis"),))
+    after = changed(before, key, other(LIVE[key]))
+    held, changes = adopt(before, after)
     assert (held, changes) == (after, Changes((key,), ()))
     seen = []
-    for settings in (SETTINGS, after):
+    for settings in (before, after):
         spotting = assembly.spotting(settings, library, Path(tempfile.gettempdir()), lambda _: None, pipeline.ears.spotting)
         rules = assembly.rules(settings, library, lambda _: None, pipeline.scribe.rules)
         seen.append(look((spotting, rules)))

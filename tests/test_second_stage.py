@@ -64,7 +64,8 @@ def test_it_is_asked_when_the_phrase_has_been_heard(library: Library) -> None:
 
 def test_another_threshold_keeps_the_model(library: Library) -> None:
     before = made(SETTINGS, library)
-    after = made(replace(SETTINGS, wake=replace(SETTINGS.wake, verify_evidence=5.0)), library, before)
+    stricter = replace(SETTINGS.wake, phrases=(PhraseSettings("jarvis"),), verify_evidence=5.0)
+    after = made(replace(SETTINGS, wake=stricter), library, before)
     assert isinstance(before, PhraseVerifier)
     assert isinstance(after, PhraseVerifier)
     assert after.model is before.model

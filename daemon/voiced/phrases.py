@@ -63,7 +63,7 @@ class WakeSettings:
     """The wake phrase, in two stages"""
 
     phrases: tuple[PhraseSettings, ...] = knob(
-        (PhraseSettings("jarvis"),), "Phrases listened for; none: only clients open turns.", low=0, high=16, live=True
+        (PhraseSettings("jarvis", verify_evidence=-4.0),), "Phrases listened for; none: only clients open turns.", low=0, high=16, live=True
     )
     refractory_ms: float = knob(1500.0, "After a decision the phrase is not decided again for so long.", low=0, high=60_000, live=True)
     # over recordings of one word: 110 ms before its end at the median, 10 ms after it at the 95th percentile
@@ -72,8 +72,8 @@ class WakeSettings:
         "phrase", "The second stage: by the words' likelihood, or by how long the score stays up.", choices=("phrase", "score"), live=True
     )
     verify_evidence: float = knob(
-        -1.75,
-        "phrase: what counts: likelihood of a piece of the words beside the best other reading, and half the scores' log-odds.",
+        -4.7,
+        "phrase: what counts where a phrase has none of its own: a piece's likelihood, a quarter of the weakest one's, half the log-odds.",
         low=-30,
         high=5,
         unit="natural logarithm",

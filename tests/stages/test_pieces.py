@@ -35,7 +35,11 @@ def test_spells_as_sentencepiece_does(pieces: Pieces, text: str, spelled: str) -
 
 
 def test_numbers_are_those_of_the_model(pieces: Pieces) -> None:
-    assert pieces.encode("jarvis") == (100, 125, 27, 122, 45)
+    """Each with what sounds the same: where a word begins is not heard."""
+    assert [forms[0] for forms in pieces.encode("jarvis")] == [100, 125, 27, 122, 45]
+    names = {number: piece for piece, number in pieces.numbers.items()}
+    spelled = [tuple(names[number] for number in forms) for forms in pieces.encode("jarvis b")]
+    assert spelled == [("▁",), ("j",), ("ar",), ("v",), ("is", "▁is"), ("▁b", "b")]
 
 
 def test_case_and_spaces_are_brought_to_what_the_model_has(pieces: Pieces) -> None:

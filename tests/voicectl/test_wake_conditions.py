@@ -326,7 +326,7 @@ def test_a_run_on_real_recordings_tells_each_condition(few: Path, tmp_path: Path
     pairs = {(one["threshold"], one["evidence"]): one for one in found["grid"]}
     assert len(pairs) == 16
     wake = defaults().wake
-    as_it_ships = pairs[wake.phrases[0].threshold, wake.verify_evidence]
+    as_it_ships = pairs[wake.phrases[0].threshold, wake.phrases[0].verify_evidence]
     assert as_it_ships["accepts"] == found["cascade_accepts"]
     assert {name: one["part"] for name, one in as_it_ships["missed"].items()} == {
         name: one["part"] for name, one in found["cascade_missed"].items()
@@ -348,7 +348,7 @@ def test_every_false_accept_is_told_with_its_score_and_the_hours(few: Path, tmp_
     assert accept["stage2"] is True
     assert main(asked) == 0
     told = capsys.readouterr().out
-    (line,) = (line for line in told.splitlines() if accept["clip"] in line)
+    (line,) = (line for line in told.splitlines() if accept["clip"] in line and "openwakeword" not in line)  # where one is fetched
     assert f"{accept['score']:.4f}" in line
     assert f"{accept['seconds']:.1f} s" in line
     assert f"{found['hours']:.2f}" in told

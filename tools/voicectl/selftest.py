@@ -14,7 +14,7 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from voiced.api import UsageError, __version__, default_library, defaults, runtime_directory
+from voiced.api import PhraseSettings, UsageError, __version__, default_library, defaults, runtime_directory
 
 if TYPE_CHECKING:
     from .evaluation.handover import Case, Row, Saying
@@ -56,7 +56,7 @@ def handover(options: argparse.Namespace) -> int:
 
     settings = defaults()
     if options.phrase:
-        wanted = replace(settings.wake.phrases[0], phrase=options.phrase)
+        wanted = next((entry for entry in settings.wake.phrases if entry.phrase == options.phrase), PhraseSettings(options.phrase))
         settings = replace(settings, wake=replace(settings.wake, phrases=(wanted,)))
     sayings, cases = _sayings(options.phrase_audio, options.query_audio, options.text), _cases(LATE_MS)
     if options.quick:

@@ -69,11 +69,11 @@ def advice(one: Mapping[str, Any], phrases: Sequence[str]) -> str:
     scores, phrase = one.get("scores") or {}, one.get("phrase", "")
     if one["event"] == "WakeRefused":
         short = [name for name in SECOND_STAGE if scores.get(name, 0) < scores.get(f"{name}_threshold", 0)]
-        limits = ", ".join(f"{SECOND_STAGE[name]} (it was {scores[name]:.3g})" for name in short)
+        limits = ", ".join(f"{_knob(name, phrase, phrases)} (it was {scores[name]:.3g})" for name in short)
         return f"if that was the phrase: lower {limits}" if short else ""
     if one["event"] != "NearMiss" or phrase not in phrases:
         return ""
-    knob = f"wake.phrases[{phrases.index(phrase)}]"
+    knob = _entry(phrase, phrases)
     if one["margin"] >= 0:
         return f"high enough, for too short a time; if that was the phrase: lower {knob}.hops"
     if one["margin"] < -WITHIN:
@@ -81,3 +81,12 @@ def advice(one: Mapping[str, Any], phrases: Sequence[str]) -> str:
     # down to two places, so that it is below the score
     below = int(scores["stage1"] * 100) / 100
     return f"missed by {-one['margin']:.2f}; if that was the phrase: lower {knob}.threshold to {below:.2f}"
+
+
+def _knob(name: str, phrase: str, phrases: Sequence[str]) -> str:
+    """The phrase's own where it may have one: it holds whatever the section says."""
+    return f"{_entry(phrase, phrases)}.verify_evidence" if name == "evidence" and phrase in phrases else SECOND_STAGE[name]
+
+
+def _entry(phrase: str, phrases: Sequence[str]) -> str:
+    return f"wake.phrases[{phrases.index(phrase)}]"

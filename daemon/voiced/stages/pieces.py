@@ -60,9 +60,14 @@ class Pieces:
         """0 for the piece that was joined first, towards 1 for those learned last and for single letters."""
         return sum(score > self._scores[piece] for score in self._scores.values()) / len(self._scores)
 
-    def encode(self, text: str) -> tuple[int, ...]:
-        """The numbers of `spell`'s pieces. Raises as it does."""
-        return tuple(self.numbers[piece] for piece in self.spell(text))
+    def encode(self, text: str) -> tuple[tuple[int, ...], ...]:
+        """The numbers of each of `spell`'s pieces: its own, and that of what sounds the same, with or without the mark of a word's
+        beginning, where the model has it. Raises as `spell` does."""
+        return tuple(tuple(self.numbers[form] for form in (piece, _other(piece)) if form in self.numbers) for piece in self.spell(text))
+
+
+def _other(piece: str) -> str:
+    return piece.removeprefix(WORD_START) if piece.startswith(WORD_START) else WORD_START + piece
 
 
 def _merged(symbols: list[str], scores: Mapping[str, float]) -> list[str]:

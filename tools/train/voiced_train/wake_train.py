@@ -35,6 +35,8 @@ from .wake_tracks import Progress, Tracks, cached, join, listen, silent, without
 from .wake_voices import Speaks, near_lines, phrase_lines, sayings, spoken
 
 REAL_COPIES, VOICE_COPIES, JUDGE_COPIES = 4, 3, 2
+NEAR_ALONE = {"train": 2, "dev": 0}
+"""Voices that say each near word for itself, beside the one that says it among others: alone it is what a phrase is."""
 READS_S = {"train": 2400.0, "dev": 900.0}
 """Seconds of what was read aloud: the rest of the foreign sound is of more kinds."""
 
@@ -111,16 +113,16 @@ def gather(shop: Workshop, phrase: str, where: Part, own: Sequence[Said] = ()) -
         voices = shop.speaker.voices()
         lines = list(spoken(phrase_lines(phrase, voices, where), shop.speaker, shop.cache / "voices", shop.progress, f"{what} by voices"))
         phrases.append(_phrases(shop, f"{what} spoken", sayings(lines, phrase), VOICE_COPIES if learns else JUDGE_COPIES))
-        foreign.append(near_tracks(shop, phrase, where, 1))
+        foreign.append(near_tracks(shop, phrase, where, 1, NEAR_ALONE[where]))
     if not len(join(phrases).starts):
         raise UsageError("PHRASE", f"nobody says {phrase!r}: no recording has it, and no voices were asked for")
     return examples(join(phrases), without(join(foreign), saying(mine, phrase)))
 
 
-def near_tracks(shop: Workshop, phrase: str, where: Part, times: int) -> Tracks:
-    """The phrase's near words by voices of the part, as spoken and once more in noise or a room."""
+def near_tracks(shop: Workshop, phrase: str, where: Part, times: int, alone: int) -> Tracks:
+    """The phrase's near words by voices of the part, as spoken; `times` and `alone` as in `near_lines`."""
     assert shop.speaker
-    lines = near_lines(phrase, shop.speaker.voices(), where, times)
+    lines = near_lines(phrase, shop.speaker.voices(), where, times, alone)
     what = f"near {phrase} ({where})"
 
     def make() -> Tracks:

@@ -71,8 +71,8 @@ def phrase_lines(phrase: str, voices: Sequence[str], where: Part, times: int = 1
     return lines
 
 
-def near_lines(phrase: str, voices: Sequence[str], where: Part, times: int = 2) -> list[Line]:
-    """All near words, four an utterance, each utterance by `times` voices of the part."""
+def near_lines(phrase: str, voices: Sequence[str], where: Part, times: int = 2, alone: int = 0) -> list[Line]:
+    """All near words, four an utterance, each utterance by `times` voices of the part; and each word for itself, by `alone` of them."""
     words = near_words(phrase)
     mine = sorted((each for each in voices if voice_part(each) == where), key=lambda each: draw(f"near {normal(phrase)} {each}"))
     groups = [words[at : at + _GROUP] for at in range(0, len(words), _GROUP)]
@@ -80,9 +80,16 @@ def near_lines(phrase: str, voices: Sequence[str], where: Part, times: int = 2) 
     for time in range(times):
         for at, group in enumerate(groups):
             voice = mine[(time * len(groups) + at) % len(mine)]
-            speed = _SLOWEST + (_FASTEST - _SLOWEST) * draw(f"near {time} {at} {normal(phrase)}")
-            lines.append(Line(", ".join(group) + ".", voice, round(speed, 2)))
+            lines.append(Line(", ".join(group) + ".", voice, _speed(f"near {time} {at} {normal(phrase)}")))
+    for time in range(alone):
+        for at, word in enumerate(words):
+            voice = mine[(time * len(words) + at) % len(mine)]
+            lines.append(Line(f"{word}.", voice, _speed(f"near alone {time} {word} {voice}")))
     return lines
+
+
+def _speed(name: str) -> float:
+    return round(_SLOWEST + (_FASTEST - _SLOWEST) * draw(name), 2)
 
 
 def spoken(

@@ -12,7 +12,20 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from voiced.api import PHRASE_SAMPLES, Crossing, Library, Phrase, Samples, Settings, Vad, Verdict, to_samples, wait_hops, wake_verifier
+from voiced.api import (
+    PHRASE_SAMPLES,
+    Crossing,
+    Library,
+    Phrase,
+    PhraseSettings,
+    Samples,
+    Settings,
+    Vad,
+    Verdict,
+    to_samples,
+    wait_hops,
+    wake_verifier,
+)
 
 from .wake_clips import Clip
 from .wake_measure import HOP
@@ -39,7 +52,7 @@ class SecondStage:
 
     def __init__(self, settings: Settings, library: Library, phrase: str) -> None:
         """phrase: the id of the head. Raises ModelError."""
-        wanted = replace(settings.wake.phrases[0], phrase=phrase)
+        wanted = next((entry for entry in settings.wake.phrases if entry.phrase == phrase), PhraseSettings(phrase))
         alone = replace(settings, wake=replace(settings.wake, phrases=(wanted,)))
         self._phrase, self._hops = phrase, wanted.hops
         self._wait = wait_hops(alone.wake, wanted.hops)

@@ -24,8 +24,8 @@ from .wake_clips import Clip, Judged, scores_by_clip
 HOP = 1280
 STEPS = 10_000
 """A suggested threshold is a whole number of these parts of one."""
-EVIDENCE_STEPS, LEAST_EVIDENCE, MOST_EVIDENCE = 100, -3.0, 5
-"""Of the second stage's. Below the least whatever else was said is e³ times as likely, a piece: no threshold would be one."""
+EVIDENCE_STEPS, LEAST_EVIDENCE, MOST_EVIDENCE = 100, -5.5, 5
+"""Of the second stage's. Below the least more than one in ten of what a loose first stage hears by mistake wakes."""
 _CHUNK = 2048
 BUDGETS = (0.0, 0.5, 1.0)
 """False accepts an hour at which the misses are told."""

@@ -31,7 +31,7 @@ BUDGET = 0.1
 
 LOOSE = 0.5
 """Where the first stage crosses when the second is measured by its own score: so low that it loses next to nothing."""
-GRID = (0.3, 0.5, 0.7, 0.9), (-2.25, -1.75, -1.25, -0.75)
+GRID = (0.3, 0.5, 0.7, 0.9), (-5.4, -4.7, -4.0, -3.3)
 """Of the first stage and of the second, where they are to be chosen."""
 _UNHEARD = -30.0
 """Below any score of the second stage: the first did not cross."""
