@@ -361,6 +361,15 @@ def test_a_voice_that_judges_never_trains_and_near_words_are_all_said() -> None:
     assert all(word in text for word in near_words.near_words("hey kitchen"))
 
 
+def test_near_words_are_said_alone_too_by_other_voices_each_time() -> None:
+    words, voices = near_words.near_words("hey kitchen"), Buzzer().voices()
+    together = wake_voices.near_lines("hey kitchen", voices, "train", 1)
+    alone = wake_voices.near_lines("hey kitchen", voices, "train", 1, 2)[len(together) :]
+    assert [line.text for line in alone] == [f"{word}." for word in words] * 2
+    assert all(one.voice != other.voice for one, other in zip(alone[: len(words)], alone[len(words) :], strict=True))
+    assert {wake_voices.voice_part(line.voice) for line in alone} == {"train"}
+
+
 def test_what_was_said_is_kept(tmp_path: Path) -> None:
     lines = wake_voices.phrase_lines("zorblax", Buzzer().voices(), "dev")
     speaker = Buzzer()

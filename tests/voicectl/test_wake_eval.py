@@ -205,6 +205,20 @@ def test_the_second_stage_is_asked_as_the_daemon_asks_it(library: Library, tmp_p
     assert all(loose.get(one.sample, one.score) == one.score for one in found)
 
 
+def test_a_phrase_is_judged_by_its_own_row_of_the_settings_else_by_the_usual_one(library: Library) -> None:
+    """So that what `jarvis` wants is not wanted of another head."""
+    from voiced.api import PhraseSettings, defaults
+
+    usual = defaults()
+    own = PhraseSettings("jarvis", verify_evidence=-2.5)
+    settings = replace(usual, wake=replace(usual.wake, phrases=(own,), verify_evidence=-7.5))
+    clip = wake_clips.Clip("sample", "clean", PHRASES[0][1], lambda: soundfile.read(SAMPLE, dtype="int16")[0])
+    track = scores(*[0.0] * 18, *[0.9] * 6)
+    for head, wanted in (("jarvis", "(-2.5 wanted)"), ("snowboy", "(-7.5 wanted)")):
+        (answer,) = wake_cascade.SecondStage(settings, library, head).crossings(clip, track, 0.5)
+        assert wanted in answer.why
+
+
 def test_of_several_crossings_the_first_accepted_one_counts() -> None:
     refused, accepted, later = (
         wake_cascade.Answer(yes, first, first + 9, 0, 0.0, "") for yes, first in ((False, 1), (True, 20), (True, 40))
