@@ -36,12 +36,12 @@ def _hear_files(link: wire.Link) -> int:
     A file that cannot be read is said (`refused`) and the others go on. Turn ids count on from file to file.
     """
     job = receive_job(link)
-    settings = from_plain(job["settings"])
 
     def say(what: str) -> None:
         link.send_all({"loading": what})
 
     try:
+        settings = from_plain(job["settings"])
         pipeline = assembly.pipeline(settings, default_library(settings.models.path), Path(job["runtime_dir"]), say)
     except VoicedError as error:
         return fail(link, error)

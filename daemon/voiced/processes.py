@@ -56,12 +56,12 @@ def second_pass_main(fd: int) -> int:
 def _rewrite_turns(link: wire.Link) -> int:
     """The second-pass process: one turn after the other, in the order asked; as many at once as a server has slots."""
     job = receive_job(link)
-    settings = from_plain(job["settings"])
 
     def say(what: str) -> None:
         link.send({"loading": what})
 
     try:
+        settings = from_plain(job["settings"])
         row = placement.pin("second_pass", settings.placement.second_pass, nice=settings.placement.nice_second_pass, process="second pass")
         stage = assembly.second_pass(settings, default_library(settings.models.path), Path(job["runtime_dir"]), say)
     except VoicedError as error:

@@ -229,7 +229,8 @@ def from_plain(plain: Mapping[str, Any]) -> Settings:
     try:
         return knobs.from_plain(Settings, plain)
     except ValueError as error:
-        raise ConfigError("settings", str(error)) from None
+        # both ends are of one version, but where another was installed beside a daemon that runs
+        raise ConfigError("settings", str(error), "voiced was changed while it ran: start it again") from None
 
 
 # ── rules between keys ─────────────────────────────────────────────────────────────────────────────────────────────────
