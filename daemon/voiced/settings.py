@@ -118,7 +118,7 @@ class TransducerSettings:
     """The streaming recognizer"""
 
     threads: int = knob(1, "Threads of a lane's recognizer.", low=1, high=8)
-    paths: int = knob(4, "Hypotheses that its search keeps; 1 is greedy, which takes less back, and hears worse.", low=1, high=16)
+    paths: int = knob(6, "Hypotheses that its search keeps; 1 is greedy, which takes less back, and hears worse.", low=1, high=16)
     language: float = knob(0.3, "Weight of its language model, where it has one and keeps several hypotheses; 0: none.", low=0, high=1)
     end_token: bool = knob(True, "Use the end token of a model that has one.", live=True)
     lead_in_ms: float = knob(160, "Silence heard before a turn, or a first word that begins at once is misheard.", low=0, high=1000)

@@ -144,7 +144,7 @@ def test_with_more_paths_it_hears_the_same_sentence_with_its_end(new_transducer:
 
 
 def test_a_language_model_spells_what_is_heard(new_transducer: MakeTransducer, sample: Samples) -> None:
-    last = decode(new_transducer(paths=4, language=0.3), FIRST, sample[FIRST:LAST], always(512))[-1]
+    last = decode(new_transducer(paths=6, language=0.3), FIRST, sample[FIRST:LAST], always(512))[-1]
     assert last.text == "turn on the lights in the kitchen"
     assert last.end_token is not None
     assert -200 * 16 <= last.end_token - SPEECH_END <= 600 * 16
