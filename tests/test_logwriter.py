@@ -84,7 +84,6 @@ def test_an_end_that_others_made_not_to_block_is_waited_for(pipe: Pipe) -> None:
 
 SCRIPT = """
 import os, sys
-from soundserver import wait_for
 from voiced.logwriter import start_log, log
 start_log("info", terminal=False)
 for number in range(int(sys.argv[1])):
