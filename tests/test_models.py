@@ -148,7 +148,7 @@ def test_the_default_models_are_whole(library: Library) -> None:
     for model_id in DEFAULT_IDS:
         assert library.verify(model_id) == ()
     found = library.find("starter-en", "transducer")
-    assert set(found.files) == {"encoder", "decoder", "joiner", "tokens", "bpe", "vocabulary"}
+    assert set(found.files) == {"encoder", "decoder", "joiner", "tokens", "language", "bpe", "vocabulary"}
     tokens = library.find("moonshine-tiny-en").files["tokens"].read_text().splitlines()
     assert len(tokens) == 32768
     assert tokens[0] == "PHVuaz4= 0"
