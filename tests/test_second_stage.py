@@ -118,6 +118,15 @@ def test_a_phrase_that_cannot_be_spelled_is_named_with_its_head(library: Library
         made(listening_for("mine"), with_head(library, tmp_path, {"phrase": "écoute"}))
 
 
+def test_a_hyphen_is_no_letter_of_a_phrase(library: Library, tmp_path: Path) -> None:
+    """The first stage takes "hey-kitchen" for two words (phrases.plain), and so must the second, or the daemon would not start."""
+    text = PhraseSettings(text="Hey-Kitchen")
+    verifier = made(replace(SETTINGS, wake=replace(SETTINGS.wake, phrases=(text,))), library)
+    assert "evidence" in verifier.verify(Phrase("hey kitchen", (), (), np.zeros(25_600, np.int16))).scores
+    of_head = made(listening_for("mine"), with_head(library, tmp_path, {"phrase": "hey-kitchen"}))
+    assert "evidence" in of_head.verify(Phrase("mine", (1.0,), (), np.zeros(25_600, np.int16))).scores
+
+
 @pytest.mark.parametrize("model", ["silero-vad", "nosuch"])
 def test_a_model_that_is_no_verifier_is_refused(library: Library, model: str) -> None:
     with pytest.raises(ModelError, match=model):

@@ -20,7 +20,7 @@ from .endpoint import Endpointer
 from .errors import ModelError, VoicedError
 from .events import DropRewrite, Rewrite, Rewritten
 from .models import Library, Model
-from .phrases import PhraseSettings, WakeSettings, heads, texts
+from .phrases import PhraseSettings, WakeSettings, heads, plain, texts
 from .pipeline import RING_SECONDS, Pipeline, Rules, Scribe
 from .placement import provider_options
 from .settings import Settings, endpoint_of, has_second_pass, listens_always
@@ -203,7 +203,7 @@ def wake_verifier(settings: Settings, library: Library, say: Say, before: Verifi
     phrases = {}
     for entry in wake.phrases:
         where = "" if entry.text else str(library.find(entry.phrase, "wake-head").files["model"])
-        if said := entry.text or words(Path(where)):
+        if said := plain(entry.text or words(Path(where))):
             try:
                 phrases[entry.name] = Wanted(pieces.encode(said), entry.verify_evidence or wake.verify_evidence)
             except ValueError as error:
