@@ -13,7 +13,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from voiced.errors import ModelError
 from voiced.models import Library
-from voiced.stages.sherpa import OFFLINE, STREAMING, OfflineEngine, StreamingEngine, assign, check_tokens, position, probe, provider
+from voiced.stages.sherpa import (
+    OFFLINE,
+    STREAMING,
+    OfflineEngine,
+    Spotter,
+    StreamingEngine,
+    assign,
+    check_tokens,
+    position,
+    probe,
+    provider,
+)
 
 
 @pytest.fixture(scope="module")
@@ -98,6 +109,19 @@ def test_a_broken_model_is_a_model_error_of_one_line(files: Mapping[str, Path], 
     with pytest.raises(ModelError, match="sherpa-onnx cannot load this conformer model") as caught:
         StreamingEngine("conformer", {**files, "encoder": broken}, provider=provider(tmp_path))
     assert "\n" not in str(caught.value)
+
+
+def test_tokens_and_language_models_of_another_recognizer_are_named(files: Mapping[str, Path], tmp_path: Path) -> None:
+    """sherpa-onnx takes them, and looks beyond their ends at the first word that has such a symbol."""
+    few = tmp_path / "tokens.txt"
+    few.write_text("".join(f"{line}\n" for line in files["tokens"].read_text(encoding="utf-8").splitlines()[:100]), encoding="utf-8")
+    for engine in (StreamingEngine, Spotter):
+        with pytest.raises(ModelError, match=r"tokens.txt: expected the 129 tokens of decoder.onnx \(vocab_size\); it has 100"):
+            engine("conformer", {**files, "tokens": few}, provider=provider(tmp_path))
+    other = {**files, "language": files["decoder"]}
+    with pytest.raises(ModelError, match=r"decoder.onnx: is of another recognizer: decoder.onnx has 129 symbols, it has 320"):
+        StreamingEngine("conformer", other, provider=provider(tmp_path), paths=4, language=0.3)
+    StreamingEngine("conformer", other, provider=provider(tmp_path), paths=1, language=0.3)  # which does not ask it
 
 
 def test_probe_passes_what_works(library: Library, tmp_path: Path) -> None:

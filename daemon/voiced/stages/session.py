@@ -53,6 +53,22 @@ def open_session(path: Path, *, inputs: Sequence[Port], threads: int = 1) -> Ses
 
     Raises ModelError where the file is missing, is no model, or does not take `inputs`.
     """
+    raw = _opened(path, threads)
+    _check_inputs(path, raw.get_inputs(), inputs)
+    return Session(raw, path)
+
+
+def inspect(path: Path) -> tuple[dict[str, str], tuple[int | None, ...]]:
+    """What a model file that another library runs says of itself, and the shape of its first output; None is a dimension of any size.
+
+    Raises ModelError where the file is missing or is no model.
+    """
+    raw = _opened(path, 1)
+    shape = tuple(size if isinstance(size, int) else None for size in raw.get_outputs()[0].shape)
+    return dict(raw.get_modelmeta().custom_metadata_map), shape
+
+
+def _opened(path: Path, threads: int) -> Any:
     if not path.is_file():
         raise ModelError(str(path), "there is no such model file", "fetch it with: voicectl models fetch")
     import onnxruntime
@@ -66,12 +82,10 @@ def open_session(path: Path, *, inputs: Sequence[Port], threads: int = 1) -> Ses
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.add_session_config_entry("session.inter_op.allow_spinning", "0")
     try:
-        raw = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     except Exception as error:
         advice = "check it with: voicectl models verify"
         raise ModelError(str(path), f"onnxruntime cannot load it: {_one_line(error)}", advice) from error
-    _check_inputs(path, raw.get_inputs(), inputs)
-    return Session(raw, path)
 
 
 def _check_inputs(path: Path, found: Sequence[Any], wanted: Sequence[Port]) -> None:

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from ..audio import Samples
 from ..errors import ModelError, OutputError
 from ..units import RATE, to_samples
+from .session import inspect
 
 SHERPA_FRAME_S = 0.04
 """What sherpa-onnx takes one output frame for: subsampling by 4 of 10 ms, for every model."""
@@ -292,7 +293,9 @@ def _build(family: str, kind: str, files: Mapping[str, Path], *, provider: str, 
         raise ModelError(kind, f"not a kind of model for this role; expected one of {', '.join(sorted(engines))}")
     paths = assign(kind, engine.wants, files)
     where = str(paths["tokens"].parent)
-    check_tokens(paths["tokens"])
+    tokens = check_tokens(paths["tokens"])
+    if engines is not OFFLINE:
+        _check_symbols(tokens, paths, more.get("lm"))
     import sherpa_onnx
 
     made = getattr(sherpa_onnx, family, None)
@@ -327,8 +330,22 @@ def assign(kind: str, wants: tuple[str, ...], files: Mapping[str, Path]) -> dict
     return paths
 
 
-def check_tokens(path: Path) -> None:
-    """A line a token, ending in its number, each number once from 0 on: sherpa-onnx ends the process on some that are not."""
+def _check_symbols(tokens: int, paths: Mapping[str, Path], language: str | None) -> None:
+    """Tokens and language model must know every symbol that the decoder says it has: sherpa-onnx looks beyond their ends without a
+    word, once that symbol is heard. A decoder that tells no number is believed."""
+    told, _ = inspect(paths["decoder"])
+    symbols = int(told["vocab_size"]) if told.get("vocab_size", "").isdecimal() else 0
+    if tokens < symbols:  # more may be there: some have symbols that only a decoding graph uses
+        raise ModelError(str(paths["tokens"]), f"expected the {symbols} tokens of {paths['decoder'].name} (vocab_size); it has {tokens}")
+    if language and symbols:
+        _, shape = inspect(Path(language))
+        if shape and shape[-1] not in (None, symbols):
+            raise ModelError(language, f"is of another recognizer: {paths['decoder'].name} has {symbols} symbols, it has {shape[-1]}")
+
+
+def check_tokens(path: Path) -> int:
+    """A line a token, ending in its number, each number once from 0 on: sherpa-onnx ends the process on some that are not. Returns how
+    many there are."""
     try:
         lines = path.read_text(encoding="utf-8").rstrip("\n").split("\n")
     except UnicodeDecodeError as error:
@@ -341,3 +358,4 @@ def check_tokens(path: Path) -> None:
         numbers.add(int(number))
     if numbers != set(range(len(lines))):
         raise ModelError(str(path), f"expected the numbers 0 to {len(lines) - 1}, each once", "check it with: voicectl models verify")
+    return len(lines)
