@@ -51,6 +51,23 @@ def test_a_closed_stdout_is_nobodys() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.parametrize("errors", ["2>/dev/full", "2>&-", "2>&1 | true"])
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_what_cannot_be_said_has_its_exit_code_all_the_same(tmp_path: Path, errors: str, unbuffered: str) -> None:
+    bad, code = tmp_path / "bad.yaml", tmp_path / "code"
+    bad.write_text("endpoint: {silence: 3}\n")
+    command = f"""{{ "{sys.executable}" -m voiced --check-config "{bad}"; echo $? > "{code}"; }} {errors}"""
+    subprocess.run(["sh", "-c", command], check=True, env={**os.environ, "PYTHONUNBUFFERED": unbuffered})
+    assert code.read_text() == "78\n"
+
+
+def test_no_file_gets_the_number_of_a_standard_stream_that_is_closed() -> None:
+    program = "import os, sys; from voiced.terminal import prepare_output; prepare_output(); sys.exit(os.open('/', os.O_RDONLY))"
+    for closed in ("<&-", ">&-", "2>&-", "<&- >&- 2>&-"):
+        done = subprocess.run(["sh", "-c", f'exec "{sys.executable}" -c "$0" {closed}', program], check=False)
+        assert done.returncode > 2, closed
+
+
 def test_a_settings_folder_that_cannot_be_looked_at() -> None:
     code, said = voiced("--input", "x.wav", XDG_CONFIG_HOME=f"/{300 * 'x'}")
     assert code == 78

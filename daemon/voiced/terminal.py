@@ -234,15 +234,39 @@ def _output_errors() -> Iterator[None]:
         raise OutputError("standard output", f"cannot be written: {error.strerror}", "make room, or send it elsewhere") from None
 
 
+class Complaints(io.TextIOWrapper):
+    """Standard error. What cannot be written there (its disk is full, nobody reads it) is lost: there is no other place to say so, and the
+    exit code tells what it would tell."""
+
+    def write(self, text: str) -> int:
+        with suppress(OSError):
+            super().write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with suppress(OSError):
+            super().flush()
+
+
 def prepare_output() -> None:
-    """Once, at a command's start: standard output becomes an `Output` that spells out what its encoding has not, or, where it is
-    closed, one that goes nowhere."""
-    if sys.stdout is None:
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123  it lives as long as we do
-    elif type(sys.stdout) is io.TextIOWrapper:  # else somebody has put there what he wants to have there
-        was = sys.stdout
-        encoding, by_line, at_once = was.encoding, was.line_buffering, was.write_through
-        sys.stdout = Output(was.detach(), encoding, "backslashreplace", line_buffering=by_line, write_through=at_once)
+    """Once, at a command's start, before anything is opened: standard output becomes an `Output` that spells out what its encoding has not,
+    standard error `Complaints`. One that is closed goes nowhere, and no file or socket gets its number: libraries and children would
+    write into that."""
+    for fd in range(3):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # the lowest number that is free
+    sys.stdout, sys.stderr = _as(Output, sys.stdout), _as(Complaints, sys.stderr)
+
+
+def _as(kind: type[io.TextIOWrapper], was: TextIO | None) -> TextIO:
+    if was is None:
+        return open(os.devnull, "w")  # noqa: PTH123  it lives as long as we do
+    if type(was) is not io.TextIOWrapper:  # somebody has put there what he wants to have there
+        return was
+    encoding, by_line, at_once = was.encoding, was.line_buffering, was.write_through
+    return kind(was.detach(), encoding, "backslashreplace", line_buffering=by_line, write_through=at_once)
 
 
 def own_output() -> Output:
