@@ -18,9 +18,15 @@ TARGETS = {
 
 
 def main(arguments: list[str]) -> None:
-    target, seconds = (*arguments, *("settings", "60")[len(arguments) :])
-    if target not in TARGETS or not seconds.isdigit():
-        sys.exit(f"tools/fuzz: --by-coverage takes one of {', '.join(TARGETS)}, and seconds; got {' '.join(arguments)}")
+    match arguments or ["settings"]:
+        case [target] if target in TARGETS:
+            seconds = "60"
+        case [target, seconds] if target in TARGETS and seconds.isdigit():
+            pass
+        case _:
+            told = f"tools/fuzz: --by-coverage takes one of {', '.join(TARGETS)}, and seconds; got {' '.join(arguments)}"
+            print(told, file=sys.stderr)
+            sys.exit(2)
     try:
         atheris: Any = importlib.import_module("atheris")
     except ImportError:

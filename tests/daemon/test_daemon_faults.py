@@ -89,7 +89,7 @@ def test_a_process_that_dies_or_stands_still(
 @pytest.mark.slow
 @pytest.mark.parametrize("room", [20_000], indirect=True)
 def test_c11_a_hog_on_every_core_costs_no_sound(room: Room, clock: Path, faults: list[Fault]) -> None:
-    """How much later the ears then are, `tools/bench late` prints."""
+    """How late the ears are while all else works, `tools/bench lanes` prints."""
     room.turn(clock)
     before = room.listener.status()["statistics"]
     hogs = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in os.sched_getaffinity(0)]
