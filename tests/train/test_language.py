@@ -69,3 +69,32 @@ def test_a_text_that_is_missing_or_cannot_be_spelled_is_named(tmp_path: Path) ->
     assert [one.tolist() for one in language.read(tmp_path, Letters(), ["a", "b"])["books"]] == [[0, 1]]
     with pytest.raises(InputError, match=r"has a piece that tokens.txt does not: 'b'"):
         language.read(tmp_path, Letters(), ["a"])
+    for kind in language.SHARES:
+        (tmp_path / f"{kind}.txt").write_text("")
+    with pytest.raises(InputError, match=f"{tmp_path}: has no sentence in any of its texts"):  # else its rounds would never end
+        language.read(tmp_path, Letters(), ["a"])
+
+
+def test_a_loss_that_is_no_number_ends_the_training() -> None:
+    model = language.LanguageModel(symbols=10, hidden=8)
+    torch.nn.init.constant_(model.out.bias, math.inf)
+    with pytest.raises(InputError, match="step 0: the loss is no number"):
+        language.train(model, kinds(books=[[1, 2]]), steps=10)
+
+
+@pytest.mark.parametrize("minutes", ["0", "-1", "nan", "x"])
+def test_no_time_at_all_is_no_training(minutes: str, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["texts", "--bpe", "b", "--tokens", "t", "--out", "o", "--minutes", minutes]
+    with pytest.raises(SystemExit) as ended:
+        language.main(arguments)
+    assert ended.value.code == 2
+    assert "--minutes: invalid" in capsys.readouterr().err
+
+
+def test_files_that_are_none_are_named(tmp_path: Path, library: Library, capsys: pytest.CaptureFixture[str]) -> None:
+    bpe, tokens = str(library.find("starter-en").files["bpe"]), str(library.find("starter-en").files["tokens"])
+    (tmp_path / "none").write_bytes(b"\xff" * 99)
+    for given_bpe, given_tokens in ((str(tmp_path / "none"), tokens), (bpe, str(tmp_path / "none")), (bpe, str(tmp_path / "absent"))):
+        arguments = [str(tmp_path), "--bpe", given_bpe, "--tokens", given_tokens, "--out", str(tmp_path / "lm.onnx"), "--steps", "1"]
+        assert language.main(arguments) == InputError.exit_code
+        assert capsys.readouterr().err.startswith("language: ")

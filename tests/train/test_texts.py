@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from voiced.errors import InputError
+from voiced.errors import InputError, OutputError
 from voiced_train import texts
 
 GLOSS = '00001740 29 v 01 breathe 0 000 02 + 02 00 | draw air into (and out of) the lungs; "I can breathe better when the air is clean"  \n'
@@ -88,3 +88,6 @@ def test_commands_that_are_not_there_are_named(tmp_path: Path, monkeypatch: pyte
     assert read["spoken"] == ["stop the music"]
     assert read["books"] == []  # one is a development sentence, the other shares six words with a test's
     assert "commands: 2 sentences, 5 words" in capsys.readouterr().out
+    (tmp_path / "full").write_text("")
+    assert texts.main([*arguments[:-1], str(tmp_path / "full" / "out")]) == OutputError.exit_code
+    assert f"texts: {tmp_path}/full/out: cannot be written" in capsys.readouterr().err

@@ -58,7 +58,8 @@ class LanguageModel(nn.Module):
 
 
 def read(folder: Path, bpe: Any, names: Sequence[str]) -> dict[str, list[Sentence]]:
-    """Kind → sentences in symbols; `names` are those of tokens.txt. Raises InputError: a file is not there, or a piece has no symbol."""
+    """Kind → sentences in symbols; `names` are those of tokens.txt. Raises InputError: a file is not there, a piece has no symbol, or
+    nothing is in any of them."""
     numbers = {name: number for number, name in enumerate(names)}
     kinds = {}
     for kind in SHARES:
@@ -70,6 +71,8 @@ def read(folder: Path, bpe: Any, names: Sequence[str]) -> dict[str, list[Sentenc
             raise InputError(str(path), f"cannot be read ({error})", "make it with voiced_train.texts") from None
         except KeyError as error:
             raise InputError(str(path), f"has a piece that tokens.txt does not: {error}") from None
+    if not any(kinds.values()):
+        raise InputError(str(folder), "has no sentence in any of its texts", "make them with voiced_train.texts")
     return kinds
 
 
@@ -107,7 +110,7 @@ def loss(model: LanguageModel, batch: Sequence[Sentence], end: int) -> Tensor:
 def train(
     model: LanguageModel, kinds: dict[str, list[Sentence]], *, minutes: float = math.inf, steps: float = math.inf, seed: int = 0
 ) -> None:
-    """Until so many minutes or steps are over."""
+    """At least one sentence, until so many minutes or steps (above 0) are over. Raises InputError where the loss is no number."""
     rng = np.random.default_rng(seed)
     optimizer = torch.optim.AdamW(model.parameters(), betas=(0.9, 0.98), weight_decay=1e-2)
     end, started, step = model.out.out_features - 1, time.monotonic(), 0
@@ -121,6 +124,8 @@ def train(
             for group in optimizer.param_groups:
                 group["lr"] = _RATE * min(1.0, (step + 1) / _WARM_UP_STEPS) * (_LAST_RATE + (1 - _LAST_RATE) * cosine)
             nats = loss(model, batch, end)
+            if not torch.isfinite(nats):
+                raise InputError(f"step {step}", "the loss is no number", "begin again with another --seed")
             optimizer.zero_grad()
             nats.backward()
             nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -152,6 +157,13 @@ def write(model: LanguageModel, out: Path) -> None:
     describe(out, {"num_layers": 1, "hidden_size": model.hidden, "sos_id": BLANK})
 
 
+def above_nothing(text: str) -> float:
+    """A number above 0, of an option."""
+    if not (number := float(text)) > 0:
+        raise ValueError
+    return number
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m voiced_train.language", description="Train the language model.")
     parser.add_argument("texts", type=Path, metavar="DIR", help="of voiced_train.texts")
@@ -159,8 +171,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--tokens", type=Path, required=True, metavar="FILE", help="tokens.txt of the export that it goes with")
     parser.add_argument("--out", type=Path, required=True, metavar="FILE")
     until = parser.add_mutually_exclusive_group(required=True)
-    until.add_argument("--minutes", type=float, default=math.inf, metavar="N")
-    until.add_argument("--steps", type=float, default=math.inf, metavar="N", help="the same, counted: two runs are alike then")
+    until.add_argument("--minutes", type=above_nothing, default=math.inf, metavar="N")
+    until.add_argument("--steps", type=above_nothing, default=math.inf, metavar="N", help="the same, counted: two runs are alike then")
     parser.add_argument("--hidden", type=int, default=_HIDDEN, metavar="N", help="(default: %(default)s)")
     parser.add_argument("--threads", type=int, default=2, metavar="N")
     parser.add_argument("--seed", type=int, default=0, metavar="N")
@@ -170,6 +182,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     torch.set_num_threads(options.threads)
     torch.manual_seed(options.seed)
     try:
+        options.out.parent.mkdir(parents=True, exist_ok=True)  # said before the training, not after it
         bpe = sentencepiece.SentencePieceProcessor(model_file=str(options.bpe))
         names = [line.rpartition(" ")[0] for line in options.tokens.read_text(encoding="utf-8").splitlines()]
         kinds = read(options.texts, bpe, names)
@@ -179,7 +192,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except VoicedError as error:
         print(f"language: {error}", file=sys.stderr)
         return error.exit_code
-    except OSError as error:
+    except (OSError, RuntimeError, UnicodeDecodeError) as error:  # sentencepiece's own is a RuntimeError
         print(f"language: {error}", file=sys.stderr)
         return InputError.exit_code
     return 0

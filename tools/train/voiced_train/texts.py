@@ -19,7 +19,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from voiced.errors import InputError, VoicedError
+from voiced.errors import InputError, OutputError, VoicedError
 
 from .cache import read_split
 from .data import normal
@@ -106,9 +106,13 @@ def gather(commands: Path, splits: Path) -> dict[str, list[str]]:
 
 
 def write(kinds: dict[str, list[str]], out: Path) -> None:
-    out.mkdir(parents=True, exist_ok=True)
-    for kind, sentences in kinds.items():
-        (out / f"{kind}.txt").write_text("".join(f"{one}\n" for one in sentences), encoding="utf-8")
+    """A file a kind. Raises OutputError."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        for kind, sentences in kinds.items():
+            (out / f"{kind}.txt").write_text("".join(f"{one}\n" for one in sentences), encoding="utf-8")
+    except OSError as error:
+        raise OutputError(str(out), f"cannot be written: {error.strerror}") from None
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
