@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from voiced.desk import HealthChanged, LaneChanged, News, Published, Snapshot
-from voiced.events import Event, NearMiss, Partial, Wake, WakeRefused
+from voiced.events import CloseReason, Event, NearMiss, Partial, TurnClosed, Wake, WakeRefused
 from voiced.hearing import Hearing
 from voiced.lanestate import LaneState
 from voiced.ledger import Ledger
@@ -67,3 +67,19 @@ def test_news_is_told_once_where_something_changed(publisher: Publisher, lanes: 
     publisher.tell_lane(lanes["door"])
     publisher.tell()
     assert [type(item) for item in heard[4:]] == [LaneChanged, HealthChanged]
+
+
+def test_who_is_told_of_a_turns_end_has_its_receipt_where_none_is_kept(publisher: Publisher, lanes: dict[str, LaneState]) -> None:
+    """The results of a folder are made of it (results.py)."""
+    asked: list[int] = []
+
+    def listener(news: News) -> None:
+        if isinstance(news, Published) and isinstance(news.event, TurnClosed):
+            asked.append(publisher.turns.get(news.event.turn).turn)
+
+    publisher.listen(listener)
+    for turn in (1, 9):
+        publisher.publish(lanes["desk"], Wake(3, turn, "jarvis", 3, 0.9, "heard"), Stamps(), text=False, receipts=0)
+        publisher.publish(lanes["desk"], TurnClosed(9, turn, CloseReason.SILENCE, 3, 9), Stamps(), text=False, receipts=0)
+    assert asked == [1, 9]
+    assert publisher.turns.newest(None, 0) == []

@@ -63,11 +63,12 @@ class Publisher:
         now = time.monotonic_ns()
         stamps = replace(stamps, published_ns=now, realtime_us=time.time_ns() // 1000)
         self._statistics.event(event, (now - stamps.arrived_ns) / 1e6 if stamps.arrived_ns else None)
-        self.turns.follow(lane.settings.name, event, stamps, receipts)
+        self.turns.follow(lane.settings.name, event, stamps, max(1, receipts))  # who is told of a turn's end may ask for its receipt
         published = Published(lane.settings.name, lane.sequence, event, now // 1000, stamps.realtime_us)
         if isinstance(event, Wake | WakeRefused | NearMiss):
             self._decisions[lane.settings.name].append(published)
         self.send(published)
+        self.turns.keep(receipts)
         if over and isinstance(event, TurnClosed):
             log.info("lane %s %s", lane.settings.name, summary(event, over.final, text=text))
         self.tell_lane(lane)

@@ -271,6 +271,7 @@ class Supervisor:
 
     def _watch(self) -> None:
         """Kills a lane that does not beat or does not hear, and a capture process that gives nothing; their exits start them again."""
+        self._later(WATCH_SECONDS, self._watch)  # first: whatever fails below, the next look comes
         lanes = [lane.child for lane in self._lanes.values() if lane.child]
         children = [*lanes, *self._captures.children(), *self._rewriter.children()]
         for child in children:
@@ -292,7 +293,6 @@ class Supervisor:
             elif lane.ready and lane.hearing.judge() is Verdict.NO_SOUND:
                 log.error("lane %s: %s from %s", lane.settings.name, Verdict.NO_SOUND.value, lane.settings.source)
                 self._captures.kill(lane.settings.source)
-        self._later(WATCH_SECONDS, self._watch)
 
     def deaf(self, now: float) -> list[str]:
         """Which lanes should hear and do not, and why; `now` in seconds of CLOCK_MONOTONIC."""
