@@ -104,6 +104,18 @@ def test_python(system: bool, start: Start, env: dict[str, str], bus: str, clock
     survives(command, f"desk\t{SAID}", system=system, start=start, env=env, bus=bus, clock=clock, tmp_path=tmp_path)
 
 
+@pytest.mark.parametrize("address", ["", "nonsense"])
+def test_python_says_in_a_line_that_no_bus_is_named(address: str) -> None:
+    env = {key: value for key, value in os.environ.items() if key not in ("DBUS_SESSION_BUS_ADDRESS", "DISPLAY")}
+    command = [sys.executable, str(SAMPLES / "subscriber.py"), address]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert done.stderr.startswith("no bus: ")
+    assert done.stderr.endswith("; name its ADDRESS (`voicectl status` says it)\n")
+    assert done.stderr.count("\n") == 1
+
+
 @pytest.mark.parametrize("system", [False, True], ids=["session", "system"])
 def test_javascript(system: bool, modules: Path, start: Start, env: dict[str, str], bus: str, clock: Path, tmp_path: Path) -> None:
     command = ["node", str(SAMPLES / "subscriber.js"), *(["--system"] if system else [])]

@@ -12,10 +12,10 @@ import sys
 from typing import Any
 
 try:
-    from dbus_fast import BusType, Message, MessageType
+    from dbus_fast import BusType, InvalidAddressError, Message, MessageType
     from dbus_fast.aio import MessageBus
 except ImportError:
-    from dbus_next import BusType, Message, MessageType  # type: ignore[no-redef]
+    from dbus_next import BusType, InvalidAddressError, Message, MessageType  # type: ignore[no-redef]
     from dbus_next.aio import MessageBus  # type: ignore[no-redef]
 
 NAME, ROOT = "org.voiced.Voice1", "/org/voiced/Voice1"
@@ -80,3 +80,5 @@ if __name__ == "__main__":
         asyncio.run(main("".join(sys.argv[1:2])))
     except KeyboardInterrupt:
         sys.exit(130)
+    except InvalidAddressError as error:
+        sys.exit(f"no bus: {error}; name its ADDRESS (`voicectl status` says it)")
