@@ -17,8 +17,13 @@ const where = process.argv[2];
 const say = (line) => process.stderr.write(line + '\n');
 
 function connect() {
-  const bus = where === '--system' ? dbus.systemBus() : dbus.sessionBus(where ? { busAddress: where } : {});
-  let owner = '', over = false;
+  let bus, owner = '', over = false;
+  try {
+    bus = where === '--system' ? dbus.systemBus() : dbus.sessionBus(where ? { busAddress: where } : {});
+  } catch (error) {
+    say(`no bus: ${error.message}; name its ADDRESS (\`voicectl status\` says it)`);
+    process.exit(1);
+  }
 
   const again = (error) => {
     if (over) return;
