@@ -53,6 +53,16 @@ def test_files_are_dealt_out_and_heard_in_order(folder: Folder, tmp_path: Path) 
         Folder(tmp_path / "none", 2)
 
 
+def test_names_that_no_lane_can_be_given_are_told_before_anything_is_heard(tmp_path: Path) -> None:
+    """However late a lane would come to them."""
+    for name in (b"a.wav", b"b.wav", b"c\n.wav", b"d\xff.wav"):
+        (tmp_path / os.fsdecode(name)).touch()
+    odd = f"'{tmp_path}/c\\n.wav', '{tmp_path}/d\\udcff.wav'"
+    with pytest.raises(InputError) as caught:
+        Folder(tmp_path, 1)
+    assert str(caught.value) == f"{odd}: a file's path must be printable text of some length; rename it"
+
+
 def test_there_are_no_more_lanes_than_files(tmp_path: Path) -> None:
     soundfile.write(tmp_path / "a.wav", zeros(160, "int16"), 16_000)
     assert len(Folder(tmp_path, 8).lanes) == 1

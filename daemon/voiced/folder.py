@@ -36,22 +36,20 @@ class Folder:
         if not self.files:
             held = f"{len(found)} files, none of them audio by its name" if found else "no files"
             raise InputError(str(directory), f"has nothing to hear: {held}", f"audio is {' '.join(SUFFIXES)}")
+        known = rows(LaneSettings)["source"]
+        if odd := [path for path in self.files if not fits(known, f"file:{path}")]:  # now: no lane may come upon one later
+            names = ", ".join(ascii(str(path)) for path in odd)
+            raise InputError(names, "a file's path must be printable text of some length", "rename it")
         self._forms: dict[Path, str] = {}
         self._coming = {f"lane{number}": deque(self.files[number - 1 :: lanes]) for number in range(1, min(lanes, len(self.files)) + 1)}
-        self._playing = {lane: (self._take(lane), 0) for lane in self._coming}
+        self._playing = {lane: (files.popleft(), 0) for lane, files in self._coming.items()}
         self.lanes = tuple(LaneSettings(lane, f"file:{path}", listen="always") for lane, (path, _) in self._playing.items())
-
-    def _take(self, lane: str) -> Path:
-        path = self._coming[lane].popleft()
-        if not fits(rows(LaneSettings)["source"], f"file:{path}"):
-            raise InputError(ascii(str(path)), "a file's path must be printable text of some length", "rename it")
-        return path
 
     def next(self, lane: str) -> str:
         """What the lane hears next, as a source; "" where nothing is left."""
         if not self._coming[lane]:
             return ""
-        path = self._take(lane)
+        path = self._coming[lane].popleft()
         self._playing[lane] = (path, 0)
         return f"file:{path}"
 
