@@ -66,10 +66,15 @@ def test_commands_that_are_not_there_are_named(tmp_path: Path, monkeypatch: pyte
         )
 
     monkeypatch.setattr(texts, "npm_archive", brought)
-    arguments = ["--commands", str(tmp_path / "c.tsv"), "--splits", str(tmp_path), "--out", str(tmp_path / "out")]
+    # an order whose words a machine alone knows is in no split
+    (tmp_path / "held-out.txt").write_text("one\n")
+    order = {"path": "orders/one.opus", "source": "orders", "asr_moonshine_tiny": "I'd like a small mocha with brown sugar."}
+    (tmp_path / "manifest.jsonl").write_text(json.dumps(order) + "\n")
+    judged = ["--splits", str(tmp_path), "--manifest", str(tmp_path / "manifest.jsonl"), "--held-out", str(tmp_path / "held-out.txt")]
+    arguments = ["--commands", str(tmp_path / "c.tsv"), *judged, "--out", str(tmp_path / "out")]
     assert texts.main(arguments) == InputError.exit_code
     assert f"texts: {tmp_path}/c.tsv: cannot be read" in capsys.readouterr().err
-    (tmp_path / "c.tsv").write_text("play\tx\nwake me at seven\tx\nwake me at seven\ty\n")
+    (tmp_path / "c.tsv").write_text("play\tx\nwake me at seven\tx\nwake me at seven\ty\na small mocha with brown sugar please\tx\n")
     line = {
         "path": "a",
         "text": "stop the music",

