@@ -57,7 +57,9 @@ def heads_of(library: Library, phrases: Sequence[str], recorded: Sequence[str]) 
     ids = {model.id for model in library.models() if model.role == "wake-head"}
     wanted = phrases or [phrase for phrase in recorded if head_id(phrase) in ids]
     if not wanted:
-        raise ModelError("wake eval", "no head is of a phrase that the recordings have", "name one by --head FILE --phrase PHRASE")
+        raise ModelError(
+            "wake eval", "no head is of a phrase that the recordings have in their test part", "name one by --head FILE --phrase PHRASE"
+        )
     found = []
     for phrase in wanted:
         found.append(HeadFile(phrase, head_id(phrase), library.find(head_id(phrase), "wake-head").files["model"]))
