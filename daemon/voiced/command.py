@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
-from .errors import ConfigError, InternalError, OutputError, VoicedError
+from .errors import INTERRUPTED, ConfigError, InternalError, OutputError, VoicedError
 from .journal import complain, trace
 from .terminal import prepare_output, reader_gone
 
@@ -28,7 +28,7 @@ def run_command(program: str, work: Callable[[], int]) -> int:
         complain("\n".join(f"{program}: {line}" for line in lines))
         return error.exit_code
     except KeyboardInterrupt:
-        return 130
+        return INTERRUPTED
     except BrokenPipeError:
         reader_gone()
         return 0

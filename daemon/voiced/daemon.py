@@ -23,7 +23,7 @@ from .bus.address import entries, is_system, session_address
 from .bus.private import find_bus, start_private_bus
 from .bus.service import Service
 from .desk import News, PlacementRow, Published, Reloaded
-from .errors import BusError, ConfigError, InputError, InternalError, UsageError, VoicedError
+from .errors import INTERRUPTED, BusError, ConfigError, InputError, InternalError, UsageError, VoicedError
 from .folder import Folder
 from .knobs import fits, rows
 from .lifeline import Lifeline
@@ -110,6 +110,8 @@ async def _run(
     told = asyncio.Event()
     printer = None
     async with contextlib.AsyncExitStack() as stack:
+        if job:
+            stack.callback(job.results.close)  # after the lanes' last turns
         if (until_files_end or options.show) and not options.headless:
             several = len(settings.lanes) > 1
             printer = Printer(own_output(), as_json=options.json, several=several, on_end=lambda: loop.call_soon_threadsafe(told.set))
@@ -148,6 +150,9 @@ async def _run(
             raise InternalError("D-Bus", "the service ended by itself", "start voiced again")
     if printer and printer.error:
         raise printer.error
+    if job:
+        log.warning("interrupted: the results are of what was heard until then, and metrics.json is not written")
+        return INTERRUPTED
     return 0
 
 

@@ -16,11 +16,13 @@ It never carries a traceback to a user; what has no class here is a bug of ours 
     └─ ConfigError            78   voiced.yaml, a lane or a core that cannot be as written; holds all mistakes at once
        └─ PlacementError      78   the cores asked for are not to be had
 
-Exit 0 is success; 1 is "ran, and the answer is no" (a client's question); 130 is an interrupt from the keyboard.
+Exit 0 is success; 1 is "ran, and the answer is no" (a client's question); 130 is an interrupt: from the keyboard, or of a job by a signal.
 Nothing else lives here.
 """
 
 from __future__ import annotations
+
+INTERRUPTED = 130
 
 
 class VoicedError(Exception):

@@ -13,6 +13,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -53,6 +54,7 @@ class Results:
         self._audio_s = 0.0
         self._receipt: Callable[[int], Receipt]
         self.lost = 0
+        self._closed = False
         self._error: OSError | None = None
         self._lines: queue.Queue[tuple[str, str] | None] = queue.Queue(WAITING)
         if (directory / "config.json").exists():
@@ -133,15 +135,20 @@ class Results:
 
     # ── the end ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
+    def close(self) -> None:
+        """Nothing comes any more. Returns when all lines are written, or the disk stands still; a second time at once."""
+        if self._closed:
+            return
+        self._closed = True
+        with suppress(queue.Full):
+            self._lines.put(None, timeout=FLUSH_SECONDS)
+        self._thread.join(FLUSH_SECONDS)
+
     def finish(self, statistics: Mapping[str, float]) -> str:
         """Writes what is left, and the metrics; a table for whoever waits. OutputError where something could not be written."""
         took_s = time.monotonic() - self._began
         metrics = self._metrics(statistics, took_s)
-        try:
-            self._lines.put(None, timeout=FLUSH_SECONDS)
-        except queue.Full:
-            pass  # it stands still: told below
-        self._thread.join(FLUSH_SECONDS)
+        self.close()
         lost = self.lost + self._lines.qsize()
         try:
             if self._error:

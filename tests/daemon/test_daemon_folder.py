@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
 import soundfile
-from livedaemon import run
+from livedaemon import Start, run, until
 from voiced.results import TARGETS
 
 
@@ -66,6 +67,20 @@ def test_a_bad_file_is_told_and_the_lane_hears_the_next(env: dict[str, str], fol
     told = lines(tmp_path / "out" / "model_outputs" / "lane1.jsonl")
     assert [one["file"] for one in told if one["role"] == "second_pass"] == ["b.flac", "c.wav"]
     assert "lane1" not in found.stdout and "final" in found.stdout  # one lane needs no name
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_one_that_is_interrupted_is_not_done(start: Start, bus: str, folder: Path, tmp_path: Path, number: signal.Signals) -> None:
+    """What was heard is written; nobody takes it for all."""
+    out = tmp_path / "out"
+    voiced = start("voiced", "--lanes", "1", "--input-dir", folder, "--results", out, "--headless", "--bus", bus)
+    texts = out / "results" / "lane1.txt"
+    until(lambda: texts.exists() and texts.read_text(), "a text", lambda: voiced.err)
+    assert voiced.stop(number) == 130, voiced.err
+    assert voiced.err.endswith("interrupted: the results are of what was heard until then, and metrics.json is not written\n")
+    heard = [one["utterance"] for one in lines(out / "model_outputs" / "lane1.jsonl") if one["role"] == "first_pass"]
+    assert len(heard) == len(texts.read_text().splitlines()) < 3
+    assert not (out / "metrics.json").exists()
 
 
 def test_folders_that_are_none(env: dict[str, str], folder: Path, tmp_path: Path) -> None:
