@@ -26,18 +26,17 @@ def folder(tmp_path: Path) -> Folder:
     return Folder(where, 2)
 
 
-def say(results: Results, turn: int) -> None:
+def say(results: Results, turn: int, text: str = "Yes.", reason: CloseReason = CloseReason.SILENCE) -> None:
     for event in (
-        Final(0, turn, "Yes.", TextSource.SECOND_PASS, "yes", "", {"transducer_ms": 100.0}, second_pass="Yes.", attempt=1),
-        TurnClosed(0, turn, CloseReason.SILENCE, 0, 16_000),
+        Final(0, turn, text, TextSource.SECOND_PASS, "yes", "", {"transducer_ms": 100.0}, second_pass=text, attempt=1),
+        TurnClosed(0, turn, reason, 0, 16_000),
     ):
         results.news(Published("lane1", turn, event, 0, 0))
 
 
-def receipt(turn: int) -> Receipt:
-    return Receipt(
-        turn, "lane1", 0, "", 0, 16_000, "silence", 1000.0, clocked=True, attempts=(Attempt(1, 0, "used", compute_ms=50.0, samples=8_000),)
-    )
+def receipt(turn: int, first: int = 0) -> Receipt:
+    attempts = (Attempt(1, 0, "used", compute_ms=50.0, samples=8_000),)
+    return Receipt(turn, "lane1", 0, "", first, first + 16_000, "silence", 1000.0, clocked=True, attempts=attempts)
 
 
 def test_files_are_dealt_out_and_heard_in_order(folder: Folder, tmp_path: Path) -> None:
@@ -84,6 +83,24 @@ def test_a_disk_that_stands_still_keeps_nobody_waiting_and_what_is_lost_is_told(
         results.finish({})
     assert '"lines_lost": ' in (tmp_path / "out" / "metrics.json").read_text()
     os.close(os.open(slow, os.O_RDONLY | os.O_NONBLOCK))  # lets the writer go
+
+
+def test_a_lane_that_is_begun_again_writes_nothing_twice(folder: Folder, tmp_path: Path) -> None:
+    """It hears its file from the beginning."""
+    results = Results(tmp_path / "out", defaults(), folder)
+    firsts = {1: 1_000, 2: 30_000, 3: 60_000, 4: 101_100, 5: 130_000, 6: 159_000, 7: 190_000, 8: 300_000}
+    results.follow(lambda turn: receipt(turn, firsts[turn]))
+    say(results, 1, "one")
+    say(results, 2, "two")
+    say(results, 3, "thr", CloseReason.RESTARTED)
+    folder.opened("lane1", "WAV", 100_000)
+    for turn, text in enumerate(("one", "two", "three", "four"), 4):
+        say(results, turn, text)
+    folder.next("lane1")
+    folder.opened("lane1", "WAV", 299_000)
+    say(results, 8, "five")
+    results.finish({})
+    assert (tmp_path / "out" / "results" / "lane1.txt").read_text().split() == ["one", "two", "three", "four", "five"]
 
 
 def test_a_disk_that_fails_is_told(folder: Folder, tmp_path: Path) -> None:

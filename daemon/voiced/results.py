@@ -19,7 +19,7 @@ from typing import Any, TextIO
 
 from .desk import News, Published
 from .errors import OutputError, UsageError
-from .events import Final, TextSource, TurnClosed
+from .events import CloseReason, Final, TextSource, TurnClosed
 from .folder import Folder
 from .receipts import Receipt
 from .settings import Settings, roles, to_plain
@@ -50,6 +50,7 @@ class Results:
         self._began = time.monotonic()
         self._final: dict[int, Final] = {}
         self._utterances = dict.fromkeys((lane.name for lane in folder.lanes), 0)
+        self._written: dict[str, tuple[Path, int, int]] = {}  # by lane, its last one: the file, where that began, where it ended in it
         self._rtf: dict[str, list[float]] = {"first_pass": [], "second_pass": []}
         self._audio_s = 0.0
         self._receipt: Callable[[int], Receipt]
@@ -83,12 +84,19 @@ class Results:
             return
         if isinstance(item.event, Final):
             self._final[item.event.turn] = item.event
-        elif isinstance(item.event, TurnClosed) and (final := self._final.pop(item.event.turn, None)) and final.text:
-            self._utterance(item.lane, final, self._receipt(item.event.turn))
+        elif isinstance(item.event, TurnClosed):
+            final = self._final.pop(item.event.turn, None)
+            again = item.event.reason is CloseReason.RESTARTED  # it will be heard, from its file's beginning
+            if final and final.text and not again:
+                self._utterance(item.lane, final, self._receipt(item.event.turn))
 
     def _utterance(self, lane: str, final: Final, receipt: Receipt) -> None:
-        self._utterances[lane] += 1
         file, began = self._folder.playing(lane)
+        before, at, ended = self._written.get(lane, (file, began, 0))
+        if before == file and began > at and receipt.first - began < ended:  # its lane was begun again, and it is written already
+            return
+        self._written[lane] = file, began, receipt.last - began
+        self._utterances[lane] += 1
         said = {
             "lane": lane,
             "utterance": self._utterances[lane],
