@@ -18,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from sounds import noise, to_int16
+from voicectl import wake
 from voicectl.__main__ import main
 from voicectl.evaluation import wake_cascade, wake_clips, wake_measure, wake_report, wake_run
 from voiced.api import Library, ModelError, Samples, UsageError
@@ -94,6 +95,15 @@ def test_more_false_accepts_never_miss_more(false: list[float], true: list[float
     assert all(point.accepts <= point.budget * hours for point in found)
     missed = [point.missed["clean"].part for point in found]
     assert missed == sorted(missed, reverse=True)
+
+
+def test_a_phrase_may_be_called_by_its_heads_id(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As wake.phrases calls it: "view glass" must not be foreign sound to view-glass."""
+    asked: list[list[str]] = []
+    monkeypatch.setattr(wake, "_report", lambda options, phrases, head: asked.append(phrases))
+    assert main(["wake", "eval", "--data", str(tmp_path), "--phrase", "view-glass", "--phrase", "Jarvis"]) == 0
+    assert asked == [["view glass", "jarvis"]]
+    assert [wake_run.head_id(phrase) for phrase in asked[0]] == ["view-glass", "jarvis"]
 
 
 # ── a folder of recordings ─────────────────────────────────────────────────────────────────────────────────────────────

@@ -19,7 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from voiced.api import InputError, UsageError, default_library, defaults
+from voiced.api import InputError, UsageError, default_library, defaults, phrase_words
 
 if TYPE_CHECKING:
     from voiced.api import Library
@@ -34,7 +34,9 @@ _EVERYTHING_H = 1000.0
 def eval_arguments(one: argparse.ArgumentParser) -> None:
     """Adds the options of `wake eval`."""
     _shared(one)
-    one.add_argument("--phrase", metavar="PHRASE", action="append", default=[], help="may be repeated (default: all that ship)")
+    one.add_argument(
+        "--phrase", metavar="PHRASE", action="append", default=[], help="words or a head's id; may be repeated (default: all that ship)"
+    )
     one.add_argument("--head", metavar="FILE", type=Path, help="measure this head; wants one --phrase")
     one.add_argument("--text", metavar="TEXT", action="append", default=[], help="measure a phrase without a head, as the daemon hears it")
     one.add_argument("--levels", action="store_true", help="recall of the phrase at -40, -50 and -60 dBFS")
@@ -84,7 +86,8 @@ def evaluate(options: argparse.Namespace) -> int:
         return evaluate_texts(options, meter())
     if options.head and len(options.phrase) != 1:
         raise UsageError("--head", f"wants one --phrase, got {len(options.phrase)}", '--phrase "what it listens for"')
-    _report(options, options.phrase, options.head)
+    # by its head's id, "view-glass", its own recordings would be foreign sound
+    _report(options, [phrase_words(one) for one in options.phrase], options.head)
     return 0
 
 
