@@ -436,6 +436,13 @@ def test_a_damaged_model_ends_its_own_process_alone(export: Path, library: Libra
     assert "\n" not in str(told.value)
 
 
+def test_a_language_model_that_is_none_ends_its_own_process_alone(export: Path, library: Library) -> None:
+    shutil.copy(export / "joiner.onnx", export / "language.onnx")
+    (found,) = recognizers.find(str(export), lambda: library)
+    with pytest.raises(ModelError, match=r"sherpa-onnx ended its process on it .*metadata"):
+        recognizers.try_out(found)
+
+
 # ── the command ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 

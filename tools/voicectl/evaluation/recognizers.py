@@ -202,7 +202,7 @@ def _fields(data: mmap.mmap | bytes) -> Iterator[tuple[int, bytes]]:
 
 def try_out(export: Export) -> None:
     """Loads it in a child process and decodes half a second of silence. Raises ModelError: what was said there, or how it ended."""
-    parts = [f"{part}={export.files[part]}" for part in _PARTS]
+    parts = [f"{part}={export.files[part]}" for part in (*_PARTS, LANGUAGE) if part in export.files]
     try:
         command = [sys.executable, "-m", "voicectl.evaluation.recognizers", export.kind, *parts]
         done = subprocess.run(command, check=False, capture_output=True, text=True, errors="replace", timeout=_PROBE_S)
