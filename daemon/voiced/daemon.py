@@ -136,6 +136,8 @@ async def _run(
                 printer.say(f"In a second terminal, `{beside} watch` shows the same from {where}.")
         await _first(told.wait(), supervisor.start())
         if not told.is_set():
+            if job:
+                job.results.begin()
             lifeline.ready()
             log.info("ready")
             ended = asyncio.ensure_future(supervisor.ended())

@@ -41,8 +41,8 @@ to when the transducer was done with it. Most windows only add to a chunk, and a
 
 
 class Results:
-    """`news` is called in main's loop, the others before and after it. Raises OutputError where the folder cannot be made, UsageError
-    where it has results already."""
+    """`news` and `begin` are called in main's loop, the others before and after it. Raises OutputError where the folder cannot be made,
+    UsageError where it has results already."""
 
     def __init__(self, directory: Path, settings: Settings, folder: Folder, *, verbose: bool = False) -> None:
         self._directory, self._folder, self._verbose = directory, folder, verbose
@@ -60,20 +60,27 @@ class Results:
         self._lines: queue.Queue[tuple[str, str] | None] = queue.Queue(WAITING)
         if (directory / "config.json").exists():
             raise UsageError("--results", f"{directory} has results already", "name another folder")
-        config = {"settings": to_plain(settings), "files": {lane.name: [] for lane in folder.lanes}}
+        files: dict[str, list[str]] = {lane.name: [] for lane in folder.lanes}
         for number, path in enumerate(folder.files):
-            config["files"][f"lane{number % len(folder.lanes) + 1}"].append(str(path))
+            files[f"lane{number % len(folder.lanes) + 1}"].append(str(path))
+        self._config = {"settings": to_plain(settings), "files": files}
         try:
             for name in ("results", "model_outputs"):
                 (directory / name).mkdir(parents=True, exist_ok=True)
             for lane in self._utterances:  # also of a lane in which nobody speaks
                 (directory / "results" / f"{lane}.txt").touch()
                 (directory / "model_outputs" / f"{lane}.jsonl").touch()
-            _write(directory / "config.json", config)
         except OSError as error:
             raise OutputError(str(directory), f"cannot be written: {error.strerror}", "name another folder") from None
         self._thread = threading.Thread(target=self._run, name="results", daemon=True)
         self._thread.start()
+
+    def begin(self) -> None:
+        """All is warm: from now on the folder has results. OutputError where that cannot be written."""
+        try:
+            _write(self._directory / "config.json", self._config)
+        except OSError as error:
+            raise OutputError(str(self._directory), f"cannot be written: {error.strerror}", "make room") from None
 
     def follow(self, receipt: Callable[[int], Receipt]) -> None:
         """`receipt` gives that of a turn that is over."""

@@ -69,6 +69,14 @@ def test_a_bad_file_is_told_and_the_lane_hears_the_next(env: dict[str, str], fol
     assert "lane1" not in found.stdout and "final" in found.stdout  # one lane needs no name
 
 
+def test_one_that_could_not_begin_can_be_begun_again(env: dict[str, str], folder: Path, tmp_path: Path) -> None:
+    job = ("voiced", "--lanes", "1", "--input-dir", folder, "--results", tmp_path / "out", "--headless")
+    without = run(*job, env=env | {"VOICED_CACHE": str(tmp_path)})
+    assert without.returncode == 66 and not (tmp_path / "out" / "config.json").exists(), without.stderr
+    assert run(*job, env=env).returncode == 0
+    assert len((tmp_path / "out" / "results" / "lane1.txt").read_text().splitlines()) == 3
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_one_that_is_interrupted_is_not_done(start: Start, bus: str, folder: Path, tmp_path: Path, number: signal.Signals) -> None:
     """What was heard is written; nobody takes it for all."""
