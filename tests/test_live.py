@@ -130,7 +130,7 @@ def look(thing: Any, at: str = "", seen: set[int] | None = None) -> dict[str, An
 @pytest.mark.parametrize("key", sorted(set(LIVE) - set(ELSEWHERE)))
 def test_a_live_knob_is_in_what_a_reload_hands_over(pipeline: Pipeline, library: Library, key: str) -> None:
     """S13: so that a knob cannot be called live and be read by nobody. The phrase has no evidence of its own, which the default one has."""
-    before = changed(SETTINGS, "wake.phrases", (PhraseSettings("jarvis"),))
+    before = changed(SETTINGS, "wake.phrases", (PhraseSettings("alexa"),))
     after = changed(before, key, other(LIVE[key]))
     held, changes = adopt(before, after)
     assert (held, changes) == (after, Changes((key,), ()))

@@ -12,7 +12,7 @@ import pytest
 from voiced import assembly
 from voiced.errors import ModelError
 from voiced.models import Library
-from voiced.phrases import PhraseSettings
+from voiced.phrases import HEAD_EVIDENCE, PhraseSettings
 from voiced.settings import Settings, roles
 from voiced.stages.phrase import PhraseVerifier
 from voiced.stages.wake import Phrase, SpeechVerifier, Verifier
@@ -64,7 +64,7 @@ def test_it_is_asked_when_the_phrase_has_been_heard(library: Library) -> None:
 
 def test_another_threshold_keeps_the_model(library: Library) -> None:
     before = made(SETTINGS, library)
-    stricter = replace(SETTINGS.wake, phrases=(PhraseSettings("jarvis"),), verify_evidence=5.0)
+    stricter = replace(SETTINGS.wake, phrases=(PhraseSettings("jarvis", verify_evidence=5.0),))
     after = made(replace(SETTINGS, wake=stricter), library, before)
     assert isinstance(before, PhraseVerifier)
     assert isinstance(after, PhraseVerifier)
@@ -74,11 +74,13 @@ def test_another_threshold_keeps_the_model(library: Library) -> None:
 
 
 def test_a_phrase_may_want_evidence_of_its_own(library: Library) -> None:
-    phrases = (PhraseSettings("jarvis"), PhraseSettings("view-glass", verify_evidence=-1.25), PhraseSettings(text="hey kitchen"))
+    own = PhraseSettings("view-glass", verify_evidence=-1.25)
+    phrases = (PhraseSettings("jarvis"), PhraseSettings("alexa"), own, PhraseSettings(text="hey kitchen"))
     verifier = made(replace(SETTINGS, wake=replace(SETTINGS.wake, phrases=phrases)), library)
     audio = np.zeros(25_600, np.int16)
     wanted = {one.name: verifier.verify(Phrase(one.name, (1.0,), (), audio)).scores["evidence_threshold"] for one in phrases}
-    assert wanted == {"jarvis": SETTINGS.wake.verify_evidence, "view-glass": -1.25, "hey kitchen": SETTINGS.wake.verify_evidence}
+    usual = SETTINGS.wake.verify_evidence
+    assert wanted == {"jarvis": HEAD_EVIDENCE["jarvis"], "alexa": usual, "view-glass": -1.25, "hey kitchen": usual}
 
 
 def test_what_is_kept_is_not_read_again(library: Library, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ model. What must not: the file (settings.py), how a model spells a text (spellin
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from .knobs import knob
@@ -17,6 +17,14 @@ MODEL_FORM = "the id of a model (voicectl models list)"
 
 HEAD_THRESHOLD, HEAD_HOPS = 0.5, 2
 TEXT_THRESHOLD, TEXT_BOOST = 0.1, 2.0
+
+HEAD_EVIDENCE = {"jarvis": -4.0}
+"""Of heads that do better with a value of their own than with everybody's (models/wake/README.md)."""
+
+
+def _told(values: Mapping[str, float]) -> str:
+    return ", ".join(f"{value:g} of {name}" for name, value in values.items())
+
 
 TEXT_LIMIT = 60
 """Characters of a text: what stage 2 looks back on has room for 1.5 s of speech, some 25."""
@@ -40,7 +48,7 @@ class PhraseSettings:
     hops: int = knob(0, f"Scores of a head in a row, one every 80 ms, that must count; 0: {HEAD_HOPS}.", low=0, high=25, live=True)
     verify_evidence: float = knob(
         0.0,
-        "What counts for the second stage, of this phrase; 0: wake.verify_evidence.",
+        f"What counts for the second stage, of this phrase; 0: {_told(HEAD_EVIDENCE)}, else wake.verify_evidence.",
         low=-30,
         high=5,
         unit="natural logarithm",
@@ -51,6 +59,7 @@ class PhraseSettings:
         usual = (TEXT_THRESHOLD, TEXT_BOOST, 0) if self.text else (HEAD_THRESHOLD, 0.0, HEAD_HOPS)
         for name, value in zip(("threshold", "boost", "hops"), usual, strict=True):
             object.__setattr__(self, name, getattr(self, name) or value)
+        object.__setattr__(self, "verify_evidence", self.verify_evidence or HEAD_EVIDENCE.get(self.phrase, 0.0))
 
     @property
     def name(self) -> str:
@@ -63,7 +72,7 @@ class WakeSettings:
     """The wake phrase, in two stages"""
 
     phrases: tuple[PhraseSettings, ...] = knob(
-        (PhraseSettings("jarvis", verify_evidence=-4.0),), "Phrases listened for; none: only clients open turns.", low=0, high=16, live=True
+        (PhraseSettings("jarvis"),), "Phrases listened for; none: only clients open turns.", low=0, high=16, live=True
     )
     refractory_ms: float = knob(1500.0, "After a decision the phrase is not decided again for so long.", low=0, high=60_000, live=True)
     # over recordings of one word: 110 ms before its end at the median, 10 ms after it at the 95th percentile
