@@ -65,7 +65,7 @@ class _Session:
 
     def __init__(self, raw: Any, calls: list[Call]) -> None:
         self._raw, self._calls = raw, calls
-        self.get_inputs, self.get_modelmeta = raw.get_inputs, raw.get_modelmeta
+        self.get_inputs, self.get_outputs, self.get_modelmeta = raw.get_inputs, raw.get_outputs, raw.get_modelmeta
 
     def run(self, names: Any, feeds: dict[str, Any]) -> Any:
         self._calls.append(Call(self._raw, "run", (names, {name: value.copy() for name, value in feeds.items()})))
