@@ -56,10 +56,10 @@ class PhraseSettings:
     )
 
     def __post_init__(self) -> None:
-        usual = (TEXT_THRESHOLD, TEXT_BOOST, 0) if self.text else (HEAD_THRESHOLD, 0.0, HEAD_HOPS)
-        for name, value in zip(("threshold", "boost", "hops"), usual, strict=True):
+        of_head = (HEAD_THRESHOLD, 0.0, HEAD_HOPS, HEAD_EVIDENCE.get(self.phrase, 0.0))
+        usual = (TEXT_THRESHOLD, TEXT_BOOST, 0, 0.0) if self.text else of_head
+        for name, value in zip(("threshold", "boost", "hops", "verify_evidence"), usual, strict=True):
             object.__setattr__(self, name, getattr(self, name) or value)
-        object.__setattr__(self, "verify_evidence", self.verify_evidence or HEAD_EVIDENCE.get(self.phrase, 0.0))
 
     @property
     def name(self) -> str:

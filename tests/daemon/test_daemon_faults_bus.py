@@ -44,11 +44,18 @@ def turns(room: Room) -> int:
     return room.process.err.count(" turn ")
 
 
-def to_its_end(room: Room, sound: Path, turn: int, before: int) -> None:
-    """Until the turn is over, or, asleep, another that begins and ends while nobody hears of it."""
+def through_a_turn(room: Room, private: PrivateBus, state: str, sounds: tuple[Path, Path], fault: signal.Signals) -> int:
+    """The fault in that state of a turn of the first sound, until that turn is over; asleep, until one of the second is, that begins and
+    ends while nobody hears of it. Returns the turn that was open, 0 asleep."""
+    first, second = sounds
+    turn = reach(room, first, state)
+    assert private.pid
+    before = turns(room)
+    os.kill(private.pid, fault)
     if not turn:
-        room.say(sound)
+        room.say(second)
     until(lambda: turns(room) > before, "the turn's end", lambda: room.process.err)
+    return turn
 
 
 @pytest.mark.slow
@@ -58,11 +65,8 @@ def test_a_bus_that_stands_still_keeps_no_lane_waiting(
 ) -> None:
     listener = room.listener
     pids = listener.pids()
-    turn = reach(room, kitchen, state)
+    turn = through_a_turn(room, private, state, (kitchen, clock), signal.SIGSTOP)
     assert private.pid
-    before = turns(room)
-    os.kill(private.pid, signal.SIGSTOP)
-    to_its_end(room, clock, turn, before)
     os.kill(private.pid, signal.SIGCONT)
     began = time.monotonic()
     closed = listener.event(TurnClosed, turn)
@@ -83,11 +87,7 @@ def test_a_bus_that_dies_takes_no_final_along(
     """CASES B4."""
     listener = room.listener
     pids = listener.pids()
-    turn = reach(room, kitchen, state)
-    assert private.pid
-    before = turns(room)
-    os.kill(private.pid, signal.SIGKILL)
-    to_its_end(room, clock, turn, before)
+    turn = through_a_turn(room, private, state, (kitchen, clock), signal.SIGKILL)
     private.ensure()
     began = time.monotonic()
     listener.wait(lambda item: item == Presence(False), "its end and its return", lambda item: item == Presence(True))

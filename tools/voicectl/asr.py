@@ -75,13 +75,12 @@ def evaluate(options: argparse.Namespace) -> int:
     exports = [export for asked in options.model or [defaults().models.transducer] for export in recognizers.find(asked, lambda: library)]
     for export in exports:
         recognizers.try_out(export)
-    several = [(f", {paths} paths" if len(options.paths) > 1 else "") for paths in options.paths]
-    weights = [(f", language {language:g}" if len(options.language) > 1 else "") for language in options.language]
+    told = (", {0} paths" if len(options.paths) > 1 else "") + (", language {1:g}" if len(options.language) > 1 else "")
     exports = [
-        recognizers.searched(export, paths, language, told + weighed)
+        recognizers.searched(export, paths, language, told.format(paths, language))
         for export in exports
-        for paths, told in zip(options.paths, several, strict=True)
-        for language, weighed in zip(options.language, weights, strict=True)
+        for paths in options.paths
+        for language in options.language
     ]
     held_out = options.held_out or (HELD_OUT if HELD_OUT.is_file() else None)
     known = clips.read_clips(options.data, clips.read_held_out(held_out) if held_out else frozenset())

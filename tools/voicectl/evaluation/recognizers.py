@@ -96,7 +96,7 @@ def find(asked: str, library: Callable[[], Library]) -> tuple[Export, ...]:
     return int8, replace(int8, form="fp32", files={**files, "encoder": other})
 
 
-def searched(export: Export, paths: int, language: float, told: str = "") -> Export:
+def searched(export: Export, paths: int, language: float, told: str) -> Export:
     """The same, with that search; `told` is put behind its name."""
     return replace(export, paths=paths, language=language, name=export.name + told)
 
