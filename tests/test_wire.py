@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import array
+import contextlib
 import json
 import os
 import socket
@@ -32,8 +33,12 @@ def pair() -> Iterator[Pair]:
 
 
 def open_fds() -> set[str]:
-    """Number and what it is; the one that reads the folder is gone when the folder has been read."""
-    return {f"{fd.name} {fd.readlink()}" for fd in list(Path("/proc/self/fd").iterdir()) if fd.is_symlink()}
+    """Number and what it is, of those that the wire makes: a thread that an earlier test left behind opens and closes others."""
+    found = set()
+    for fd in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            found.add(f"{fd.name} {fd.readlink()}")
+    return {each for each in found if "/memfd:" in each or "socket:" in each}
 
 
 def fill(link: Link) -> int:
@@ -192,15 +197,15 @@ def test_what_was_cut_off_is_an_error_and_leaks_no_descriptor(data: bytes, fds: 
     before = open_fds()
     theirs, sock = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     link = Link(sock)
-    null = os.open(os.devnull, os.O_RDONLY)
-    theirs.sendmsg([data], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [null] * fds))])
+    sound = os.memfd_create("sound")
+    theirs.sendmsg([data], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [sound] * fds))])
     with pytest.raises(InternalError, match="wire: a message was cut off on its way"):
         link.receive()
     assert link.receive(0) is None  # the link itself goes on
-    os.close(null)
+    os.close(sound)
     theirs.close()
     link.close()
-    assert open_fds() == before
+    assert open_fds() <= before
 
 
 def test_a_send_that_does_not_fit_leaks_no_descriptor() -> None:
@@ -212,7 +217,7 @@ def test_a_send_that_does_not_fit_leaks_no_descriptor() -> None:
     os.close(fd)
     ours.close()
     theirs.close()
-    assert open_fds() == before
+    assert open_fds() <= before
 
 
 def test_a_child_takes_its_end_over_by_number() -> None:
@@ -237,7 +242,7 @@ def test_shared_memory_holds_what_was_shared(data: bytes) -> None:
     before = open_fds()
     assert shared(share(data)) == data
     assert shared(share(memoryview(data))) == data
-    assert open_fds() == before
+    assert open_fds() <= before
 
 
 def test_sound_of_the_longest_turn_goes_by_descriptor(pair: Pair) -> None:

@@ -183,7 +183,7 @@ def test_a_dbus_daemon_that_does_not_start(runtime: Path, monkeypatch: pytest.Mo
     before = sum(1 for _ in Path("/proc/self/fd").iterdir())
     with pytest.raises(BusError, match="did not start: it is broken"):
         start_private_bus()
-    assert sum(1 for _ in Path("/proc/self/fd").iterdir()) == before
+    assert sum(1 for _ in Path("/proc/self/fd").iterdir()) <= before
 
 
 def test_a_folder_that_cannot_be_written_is_one_line(runtime: Path) -> None:

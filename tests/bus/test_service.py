@@ -564,7 +564,7 @@ def test_the_first_start_says_why_not(bus: Bus, library: str, go: Go, desk: Memo
                 await serving(desk, bus.address, library).service.start()
             with pytest.raises(BusError, match="no bus: No such file"):
                 await serving(desk, "unix:path=/nonexistent/bus", library).service.run()
-            assert sum(1 for _ in Path("/proc/self/fd").iterdir()) == before
+            assert sum(1 for _ in Path("/proc/self/fd").iterdir()) <= before
 
     go(test())
 
