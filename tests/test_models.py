@@ -247,7 +247,7 @@ def test_the_default_library_looks_where_the_settings_say_first(tmp_path: Path, 
     library = default_library(str(tmp_path))
     assert library.search[0] == tmp_path
     assert library.search[-2:] == (CHECKOUT / "models", CHECKOUT / "site" / "models")
-    assert library.cache == tmp_path / "cache"
+    assert library.cache == tmp_path / "cache" / "models"
     assert {"toy", *DEFAULT_IDS} <= {model.id for model in library.models()}
 
 
@@ -255,15 +255,16 @@ def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("VOICED_CACHE", "CACHE_DIRECTORY", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", "/home/me")
-    assert cache_directory() == Path("/home/me/.cache/voiced/models")
+    assert cache_directory() == Path("/home/me/.cache/voiced")
     monkeypatch.setenv("XDG_CACHE_HOME", "not/absolute")
-    assert cache_directory() == Path("/home/me/.cache/voiced/models")
+    assert cache_directory() == Path("/home/me/.cache/voiced")
     monkeypatch.setenv("XDG_CACHE_HOME", "/x")
-    assert cache_directory() == Path("/x/voiced/models")
+    assert cache_directory() == Path("/x/voiced")
     monkeypatch.setenv("CACHE_DIRECTORY", "/var/cache/voiced:/var/cache/other")
-    assert cache_directory() == Path("/var/cache/voiced/models")
+    assert cache_directory() == Path("/var/cache/voiced")
     monkeypatch.setenv("VOICED_CACHE", "/own")
     assert cache_directory() == Path("/own")
+    assert default_library().cache == Path("/own/models")
 
 
 def test_the_command_lists_verifies_and_refuses(library: Library, capsys: pytest.CaptureFixture[str]) -> None:

@@ -57,7 +57,7 @@ from .events import (
 from .files import Begun, Over, Refused, Remark, hear
 from .guard import Limits, is_crumb, letters, refusal
 from .journal import trace
-from .models import DEFAULT_IDS, Library, default_library
+from .models import DEFAULT_IDS, Library, cache_directory, default_library
 from .phrases import TEXT_BOOST, TEXT_THRESHOLD, PhraseSettings, unsayable
 from .phrases import plain as phrase_words
 from .plain import decode, encode
@@ -72,7 +72,7 @@ from .settings import Settings, defaults, roles
 from .settings import parse as parse_settings
 from .settingsfile import find_config
 from .settingsfile import read as read_settings
-from .terminal import Conversation, json_line, prepare_output, reader_gone
+from .terminal import Conversation, json_line, reader_gone
 from .turn import TurnMachine
 from .units import HARD_CAP_MS, RATE, to_ms, to_samples
 
@@ -156,19 +156,18 @@ else:
 
 __all__ = [
     "DBUS_LIBRARIES", "DEFAULT_IDS", "END_TOKEN", "HAND_OVER", "HARD_CAP_MS", "LANGUAGE", "LIBRARIES", "PHRASE_SAMPLES", "PROFILES", "RATE",
-    "STREAMING", "TEXT_BOOST", "TEXT_THRESHOLD", "AudioFrame", "Begun", "Burst", "BusError", "CallError", "Cancel", "Candidate",
-    "Changed", "Client", "CloseReason", "CloseTurn", "ConfigError", "Conversation", "Converter", "Crossing", "Device", "DeviceError",
-    "DropRewrite", "Endpoint", "EndpointSettings", "Event", "FetchError", "Final", "Finding", "FirstPass", "Foresee", "Foreseen", "Grade",
-    "Heard", "InputError", "InternalError", "Library", "LikelyEnd", "Limits", "Measures", "ModelError", "NearMiss", "Opened", "Order",
-    "OutputError", "Over", "Partial", "Phrase", "PhraseSettings", "Pieces", "Pipeline", "Port", "Presence", "Published", "Recording",
-    "Refused", "Remark", "Rewrite", "Rewritten", "Samples", "ScoreTurn", "SecondPassStage", "SegmentRules", "Settings", "SoundFinding",
-    "SpeechProbability", "Stop", "TextSource", "Transducer", "Trigger", "TurnClosed", "TurnDetector", "TurnMachine", "TurnScore",
-    "Unknown", "UsageError", "Vad", "Verdict", "VoicedError", "Wake", "WakeFeatures", "WakeRefused", "Words", "__version__", "bar",
-    "board", "burst_samples", "channel_to_hear", "choose_device", "closed_nodes", "contradictions", "decode", "default_library",
-    "defaults", "diagnose", "drift_of", "encode", "find_bus", "find_config", "find_devices", "glance", "hear", "interleaved", "is_crumb",
-    "json_line", "letters", "measure", "open_session", "parse_settings", "phrase_words", "pipeline", "place_of", "plain_receipt",
-    "play_bursts", "prepare_output", "probe", "provider", "read_audio", "read_settings", "reader_gone", "receipts_from_lines", "refusal",
-    "roles", "run_command", "runtime_directory", "second_pass", "segments", "speller", "tcm", "to_int16", "to_ms", "to_samples", "trace",
-    "transducer", "try_library", "try_microphone", "try_provider", "turn_rules", "unsayable", "wait_hops", "wake_verifier",
-    "where_are_they", "windows", "worst_grade",
+    "STREAMING", "TEXT_BOOST", "TEXT_THRESHOLD", "AudioFrame", "Begun", "Burst", "BusError", "CallError", "Cancel", "Candidate", "Changed",
+    "Client", "CloseReason", "CloseTurn", "ConfigError", "Conversation", "Converter", "Crossing", "Device", "DeviceError", "DropRewrite",
+    "Endpoint", "EndpointSettings", "Event", "FetchError", "Final", "Finding", "FirstPass", "Foresee", "Foreseen", "Grade", "Heard",
+    "InputError", "InternalError", "Library", "LikelyEnd", "Limits", "Measures", "ModelError", "NearMiss", "Opened", "Order", "OutputError",
+    "Over", "Partial", "Phrase", "PhraseSettings", "Pieces", "Pipeline", "Port", "Presence", "Published", "Recording", "Refused", "Remark",
+    "Rewrite", "Rewritten", "Samples", "ScoreTurn", "SecondPassStage", "SegmentRules", "Settings", "SoundFinding", "SpeechProbability",
+    "Stop", "TextSource", "Transducer", "Trigger", "TurnClosed", "TurnDetector", "TurnMachine", "TurnScore", "Unknown", "UsageError", "Vad",
+    "Verdict", "VoicedError", "Wake", "WakeFeatures", "WakeRefused", "Words", "__version__", "bar", "board", "burst_samples",
+    "cache_directory", "channel_to_hear", "choose_device", "closed_nodes", "contradictions", "decode", "default_library", "defaults",
+    "diagnose", "drift_of", "encode", "find_bus", "find_config", "find_devices", "glance", "hear", "interleaved", "is_crumb", "json_line",
+    "letters", "measure", "open_session", "parse_settings", "phrase_words", "pipeline", "place_of", "plain_receipt", "play_bursts", "probe",
+    "provider", "read_audio", "read_settings", "reader_gone", "receipts_from_lines", "refusal", "roles", "run_command", "runtime_directory",
+    "second_pass", "segments", "speller", "tcm", "to_int16", "to_ms", "to_samples", "trace", "transducer", "try_library", "try_microphone",
+    "try_provider", "turn_rules", "unsayable", "wait_hops", "wake_verifier", "where_are_they", "windows", "worst_grade",
 ]  # fmt: skip

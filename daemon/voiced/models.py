@@ -130,19 +130,22 @@ def default_library(models_path: str = "") -> Library:
     file is of, then where voiced-setup puts those that it fetches."""
     top = Path(__file__).resolve().parents[2]
     search = [Path(models_path).expanduser()] if models_path else []
-    return Library([*search, SYSTEM_MODELS, top / "models", top / "site" / "models"], cache_directory())
+    return Library([*search, SYSTEM_MODELS, top / "models", top / "site" / "models"], cache_directory() / "models")
 
 
 def cache_directory() -> Path:
-    """VOICED_CACHE as it is; else `models` below systemd's CacheDirectory; else voiced/models below the user's cache."""
+    """The folder of all that can be had again, a folder in it for each kind: `models`, `endpoint`, …
+
+    VOICED_CACHE; else systemd's CacheDirectory; else voiced below the user's cache.
+    """
     if own := os.environ.get("VOICED_CACHE"):
-        return Path(own)
+        return Path(own).expanduser()
     if service := os.environ.get("CACHE_DIRECTORY", "").split(":")[0]:
-        return Path(service) / "models"
+        return Path(service)
     user = os.environ.get("XDG_CACHE_HOME", "")
     # The XDG specification has relative paths ignored.
     base = Path(user) if Path(user).is_absolute() else Path.home() / ".cache"
-    return base / "voiced" / "models"
+    return base / "voiced"
 
 
 _MISSING = " is missing"

@@ -20,7 +20,7 @@ from daemon.test_daemon_start import cache, cut, rewrite
 from faulttable import Fault
 from livedaemon import Process, Start, until
 from voiced.events import TextSource
-from voiced.models import cache_directory
+from voiced.models import default_library
 
 __all__ = ["asked_again_and_again", "begin", "cache"]
 
@@ -55,7 +55,7 @@ def start(env: dict[str, str], tmp_path: Path, rights: tuple[str, ...]) -> Itera
 
 @pytest.fixture
 def env(env: dict[str, str], cache: Path) -> dict[str, str]:
-    return env | {"VOICED_CACHE": str(cache)}
+    return env | {"VOICED_CACHE": str(cache.parent)}
 
 
 def hide(path: Path) -> None:
@@ -76,8 +76,8 @@ def give_back(cache: Path) -> None:
     for folder in cache.iterdir():
         folder.chmod(0o700)
     shutil.rmtree(cache)
-    shutil.copytree(cache_directory() / SILERO, cache / SILERO)
-    shutil.copytree(cache_directory() / MOONSHINE, cache / MOONSHINE)
+    shutil.copytree(default_library().cache / SILERO, cache / SILERO)
+    shutil.copytree(default_library().cache / MOONSHINE, cache / MOONSHINE)
 
 
 DAMAGES: dict[str, tuple[Callable[[Path], object], str, str]] = {

@@ -12,7 +12,7 @@ import pytest
 from livedaemon import Listen, Start, run, started_with, until
 from voiced.boards import board
 from voiced.errors import BusError
-from voiced.models import Library, cache_directory
+from voiced.models import Library
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 
@@ -79,10 +79,10 @@ def test_a_core_that_is_not_there(start: Start, runtime: Path, bus: str, write: 
 
 @pytest.fixture
 def cache(library: Library, tmp_path: Path) -> Path:
-    """A cache of models to be damaged: links to the real one's files."""
-    own = tmp_path / "cache"
-    for file in cache_directory().glob("*/*"):
-        link = own / file.relative_to(cache_directory())
+    """Fetched models to be damaged, below a cache: links to the real ones' files."""
+    own = tmp_path / "cache" / "models"
+    for file in library.cache.glob("*/*"):
+        link = own / file.relative_to(library.cache)
         link.parent.mkdir(parents=True, exist_ok=True)
         link.symlink_to(file)
     return own
@@ -133,7 +133,7 @@ def test_a_damaged_model(
         rewrite(damaged, change)
     else:
         damaged.unlink()
-    code, lines = refused(start, runtime, "--bus", bus, env=env | {"VOICED_CACHE": str(cache)})
+    code, lines = refused(start, runtime, "--bus", bus, env=env | {"VOICED_CACHE": str(cache.parent)})
     assert code == 66
     (line,) = lines
     assert str(damaged) in line and complaint in line and line.endswith(f"; voicectl models fetch {model}")
@@ -142,7 +142,7 @@ def test_a_damaged_model(
 def test_two_damaged_models_are_both_named(start: Start, runtime: Path, bus: str, env: dict[str, str], cache: Path) -> None:
     rewrite(cache / "moonshine-tiny-en" / "tokens.txt", flip)  # the second pass's process
     rewrite(cache / "silero-vad" / "silero_vad.onnx", cut)  # the lane's
-    code, lines = refused(start, runtime, "--bus", bus, env=env | {"VOICED_CACHE": str(cache)})
+    code, lines = refused(start, runtime, "--bus", bus, env=env | {"VOICED_CACHE": str(cache.parent)})
     assert code == 66
     assert sorted(re.findall("moonshine-tiny-en$|silero-vad$", "\n".join(lines), re.M)) == ["moonshine-tiny-en", "silero-vad"]
 
@@ -150,7 +150,7 @@ def test_two_damaged_models_are_both_named(start: Start, runtime: Path, bus: str
 def test_files_are_not_heard_with_a_damaged_model(start: Start, runtime: Path, env: dict[str, str], cache: Path, clock: Path) -> None:
     damaged = cache / "silero-vad" / "silero_vad.onnx"
     rewrite(damaged, flip)
-    code, lines = refused(start, runtime, "--input", clock, "--json", env=env | {"VOICED_CACHE": str(cache)})
+    code, lines = refused(start, runtime, "--input", clock, "--json", env=env | {"VOICED_CACHE": str(cache.parent)})
     assert code == 66
     (line,) = lines
     assert line.startswith(f"{damaged}: wrong checksum")

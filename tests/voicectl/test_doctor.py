@@ -94,10 +94,10 @@ def test_a_model_that_is_absent_and_one_that_is_damaged(tmp_path: Path, monkeypa
     if not (Path(models.SYSTEM_MODELS).exists()):
         assert {one.advice for one in found} == {"voicectl models fetch silero-vad", "voicectl models fetch moonshine-tiny-en"}
     source = real.find("silero-vad").files["model"]
-    (tmp_path / "silero-vad").mkdir()
+    (tmp_path / "models" / "silero-vad").mkdir(parents=True)
     data = bytearray(source.read_bytes())
     data[1000] ^= 1
-    (tmp_path / "silero-vad" / source.name).write_bytes(data)
+    (tmp_path / "models" / "silero-vad" / source.name).write_bytes(data)
     wrong = next(one for one in checkup.models(defaults()) if "silero" in one.what)
     assert not wrong.good and wrong.what.startswith("vad: ") and wrong.advice == "voicectl models fetch silero-vad"
 

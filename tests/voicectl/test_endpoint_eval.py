@@ -372,9 +372,14 @@ def test_a_damaged_tape_is_made_anew(stages: Stages, turns: Path, tmp_path: Path
 
 
 @pytest.mark.slow
-def test_the_whole_command(turns: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    command = ["endpoint", "eval", "--data", str(turns), "--paused", "1", "--check", "1", "--cache", str(tmp_path)]
+def test_the_whole_command(
+    models: Models, turns: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "models").symlink_to(models.cache)
+    monkeypatch.setenv("VOICED_CACHE", str(tmp_path))
+    command = ["endpoint", "eval", "--data", str(turns), "--paused", "1", "--check", "1"]
     assert main([*command, "--json"]) == 0
+    assert list((tmp_path / "endpoint").glob("*.json"))
     answer = json.loads(capsys.readouterr().out)
     rows = {row["point"]: row for row in answer["figures"]}
     assert {"never cut", "silence 700 ms", "K3 application", "end token alone", "balanced", "as configured"} <= set(rows)

@@ -33,11 +33,11 @@ FILES = (
     ("/etc/voiced/voiced.yaml", "The machine's settings, read where the user has none. See voiced.yaml(5)."),
     ("/etc/voiced/voiced.yaml.d/*.yaml", "Settings read after these, in the order of their names."),
     ("/usr/share/voiced/models", "The models that come with voiced, and the list of all that it knows."),
-    ("~/.cache/voiced/models", "Models that a user fetched."),
+    ("~/.cache/voiced", "What can be had again: fetched models (models), what tools keep (endpoint, wake, voices)."),
 )
 
 ENVIRONMENT = (
-    ("VOICED_CACHE", "Folder of fetched models, in place of the user's cache."),
+    ("VOICED_CACHE", "Folder in place of ~/.cache/voiced."),
     ("VOICED_TRACE", "1: a fault of voiced's own is told with its traceback."),
     ("DBUS_SESSION_BUS_ADDRESS", "The session bus."),
     ("XDG_RUNTIME_DIR", "Folder of the session bus where the address is not set, and of the private bus."),

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from voiced.api import OutputError, UsageError, __version__, default_library, find_config, read_settings, runtime_directory
+from voiced.api import OutputError, UsageError, __version__, cache_directory, default_library, find_config, read_settings, runtime_directory
 
 from .asr import HELD_OUT
 from .wake import meter
@@ -70,7 +70,7 @@ def _shared(one: argparse.ArgumentParser) -> None:
     )
     one.add_argument("--seed", metavar="S", type=int, default=0, help="of the draws and the noise (default: 0)")
     one.add_argument("--held-out", metavar="FILE", type=Path, help="speakers, recordings and sources that no model was trained on")
-    one.add_argument("--cache", metavar="DIR", type=Path, help="where what the models heard is kept (default: below the user's cache)")
+    one.add_argument("--cache", metavar="DIR", type=Path, help="where what the models heard is kept (default: ~/.cache/voiced/endpoint)")
     one.add_argument("--path", metavar="DIR", default="", help="folder that is searched for models first (the setting models.path)")
 
 
@@ -173,7 +173,7 @@ def _work(options: argparse.Namespace, runtime: Path) -> _Work:
 
     settings = read_settings(find_config(options.config))
     models = default_library(options.path or settings.models.path)
-    tapes = endpoint_tape.Library(endpoint_run.stages(settings, models, runtime), options.cache or models.cache.parent / "endpoint")
+    tapes = endpoint_tape.Library(endpoint_run.stages(settings, models, runtime), options.cache or cache_directory() / "endpoint")
     left_out: list[LeftOut] = []
     heard = endpoint_run.gather(_asked(options), tapes, meter(), left_out)
     return _Work(settings, models, tapes, heard, left_out)

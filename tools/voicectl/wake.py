@@ -69,7 +69,7 @@ def _shared(one: argparse.ArgumentParser) -> None:
     )
     one.add_argument("--limit", metavar="N", type=int, help="at most N recordings of a phrase")
     one.add_argument("--no-cascade", action="store_true", help="measure the first stage alone")
-    one.add_argument("--cache", metavar="DIR", type=Path, help="where embeddings are kept (default: below the user's cache)")
+    one.add_argument("--cache", metavar="DIR", type=Path, help="where embeddings are kept (default: ~/.cache/voiced/wake)")
     one.add_argument("--plot", metavar="FILE", type=Path, help="draw false accepts against misses as a PNG (wants matplotlib)")
     one.add_argument("--path", metavar="DIR", default="", help="folder that is searched for models first (the setting models.path)")
     form = one.add_mutually_exclusive_group()

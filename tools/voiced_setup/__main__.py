@@ -97,7 +97,7 @@ def system_packages(names: Sequence[str]) -> None:
 
 def fetch_models(place: Place) -> None:
     """The default models that do not come with voiced, into site/models. FetchError tells what the fetch said."""
-    env = {**environment.clean(), "VOICED_CACHE": str(place.models), "PYTHONPATH": str(place.top / "daemon")}
+    env = {**environment.clean(), "VOICED_CACHE": str(place.models.parent), "PYTHONPATH": str(place.top / "daemon")}
     say("fetching models")
     done = preflight.run([str(place.python), "-P", "-m", "voiced.models", "fetch"], env, deadline_s=3600)
     if done.status is None:
