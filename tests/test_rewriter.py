@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from voiced import rewriter, wire
 from voiced.events import Rewritten
 from voiced.fairqueue import FairQueue, Request
+from voiced.liveness import Standing
 from voiced.plain import encode
-from voiced.rewriter import HUNG_SECONDS, Rewriter
+from voiced.rewriter import BUSY_SECONDS, HUNG_SECONDS, Rewriter
 from voiced.settings import SecondPassSettings
 
 
@@ -25,6 +26,7 @@ class Process:
         self.given: list[dict[str, Any]] = []
         self.started = self.heard = 0.0
         self.loading = ""
+        self.standing = Standing.ASLEEP
         self._said, self._exited = said, exited
 
     def send(self, body: dict[str, Any], fds: tuple[int, ...] = ()) -> bool:
@@ -39,7 +41,7 @@ class Process:
 
 
 def hung() -> float:
-    """Of a request that was given now: when its process counts as hung, in seconds of CLOCK_MONOTONIC."""
+    """Of a request that was given now: when a process that sleeps counts as hung, in seconds of CLOCK_MONOTONIC."""
     return time.monotonic() + SecondPassSettings().deadline_ms / 1000 + HUNG_SECONDS + 1
 
 
@@ -189,6 +191,21 @@ def test_a_process_that_hangs_is_ended_and_the_next_is_asked(world: World) -> No
     world.later[-1]()
     world.process.say({"ready": [], "width": 1})
     assert world.given() == [("b", 2, 1)]
+
+
+@pytest.mark.parametrize("how", [Standing.WANTING, Standing.STIRRING])
+def test_a_process_that_is_at_work_or_waits_for_a_core_is_waited_for_and_not_for_ever(world: World, how: Standing) -> None:
+    """A long turn on a slow board, or beside others that want every core: a new process would begin by loading the model."""
+    world.ask("a", 1)
+    world.process.standing = how
+    world.rewriter.watch(hung())
+    world.rewriter.watch(hung() + BUSY_SECONDS - HUNG_SECONDS - 2)
+    assert not world.told()
+    world.answer("yes")
+    assert world.told() == [("a", 1, 1, "yes", "")]
+    world.ask("a", 2)
+    world.rewriter.watch(hung() + BUSY_SECONDS - HUNG_SECONDS)
+    assert world.told()[1:] == [("a", 2, 1, "", "the second pass died")]
 
 
 def test_a_lane_that_is_gone_gets_no_answer(world: World) -> None:

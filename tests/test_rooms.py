@@ -54,7 +54,7 @@ desk folder
 receipts
 plain
 events
-loudness lateness
+loudness lateness liveness
 audio
 models
 fetch

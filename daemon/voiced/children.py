@@ -7,6 +7,7 @@ fork without exec and no multiprocessing: a killed holder of one of its locks wo
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import subprocess
@@ -17,7 +18,10 @@ from typing import Any
 
 from . import placement, wire
 from .errors import InternalError
+from .liveness import Look, Standing, standing
 from .preflight import isa
+
+log = logging.getLogger("voiced")
 
 # glibc gives each thread an arena of its own, 64 MiB of addresses that are never given back; two are enough for two threads.
 # Weights (over 4 MiB) are mapped and unmapped; what a run computes stays in the heap: with glibc's first thresholds of 128 KiB,
@@ -66,6 +70,9 @@ class Child:
         self.started = time.monotonic()
         self.heard = self.started
         """CLOCK_MONOTONIC seconds of its last message."""
+        self.standing = Standing.STIRRING
+        """As `look` found it last."""
+        self._looked: Look | None = None
         self.status: int | None = None
         self._on_message, self._on_exit = on_message, on_exit
         self.failure = ""
@@ -109,6 +116,11 @@ class Child:
         self._on_exit(self)
 
     @property
+    def label(self) -> str:
+        """What it is called in the log."""
+        return f"{self.role} {self.name}".strip()
+
+    @property
     def alive(self) -> bool:
         return self.status is None
 
@@ -121,14 +133,26 @@ class Child:
         if self.alive and self._process:
             self._process.kill()
 
+    def kill_if_stopped(self) -> None:
+        """By its last look."""
+        if self.standing is Standing.STOPPED:
+            log.error("%s: %s; it is killed", self.label, self.standing.value)
+            self.kill()
+
     def catch_up(self) -> None:
         """Hears what it has said by now. Before it is judged by its silence: a main process that itself stood still (stopped, or starved of
         its processor) has not listened, and its loop lets timers run before it does."""
         self._hear()
 
+    def look(self) -> Standing:
+        """How it stands: to be asked at regular intervals."""
+        before, self._looked = self._looked, Look.at(self.pid)
+        self.standing = standing(before, self._looked)
+        return self.standing
+
     def forgive(self, now: float) -> None:
         """It could not say anything until now; in seconds of CLOCK_MONOTONIC."""
-        self.heard = now
+        self.heard, self._looked, self.standing = now, None, Standing.STIRRING
 
     def _hear(self) -> None:
         while self._link:

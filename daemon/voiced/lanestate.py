@@ -17,6 +17,7 @@ from .desk import LaneView, PlacementRow
 from .errors import DeviceError, InternalError
 from .hearing import TOO_SLOW, Hearing, Overload, Verdict
 from .ledger import Ledger
+from .liveness import Standing
 from .settings import LaneSettings
 from .turnids import LANE_SLOTS
 from .units import RATE
@@ -24,7 +25,8 @@ from .units import RATE
 TRIGGER_SECONDS = 2.0
 
 HUNG_SECONDS = 10.0
-"""A lane beats every half second from a thread that does nothing else: silent for so long it is stopped or stuck."""
+"""A lane beats every half second from a thread that does nothing else: silent for so long it is stuck, unless it waits for a core all the
+time. One that is stopped is seen sooner (liveness.py)."""
 
 RECOVERY_SECONDS = 150.0
 """A pause between two tries, a process that loads for a minute, a device that takes as long to open: what is not back by then is lost."""
@@ -126,7 +128,8 @@ class LaneState:
         if self.child is None:
             return ""
         silent = now - self.child.heard
-        if silent > (HUNG_SECONDS if self.ready else START_SECONDS):
+        starved = self.ready and self.child.standing is Standing.WANTING  # another in its place would have no more of the machine
+        if silent > (HUNG_SECONDS if self.ready else START_SECONDS) and not starved:
             return f"it has not answered for {silent:.0f} s"
         verdict = self.hearing.judge() if self.ready else Verdict.HEARS
         return verdict.value if verdict in (Verdict.NO_EAR, Verdict.NO_SCRIBE) else ""

@@ -22,15 +22,16 @@ from .children import START_SECONDS, Backoff, Child
 from .desk import PlacementRow
 from .events import Rewritten
 from .fairqueue import FairQueue, Request
+from .liveness import Standing
 from .plain import decode
 from .receipts import Rewriting, Step
 from .settings import SecondPassSettings
 
 log = logging.getLogger("voiced")
 
-HUNG_SECONDS = 5.0
-"""So long after a request's deadline the process counts as hung. It was late before, and a slow one is worth waiting for: it has
-the model in memory, and a new one would begin by loading it."""
+HUNG_SECONDS, BUSY_SECONDS = 5.0, 60.0
+"""So long after a request's deadline a process that sleeps counts as hung, and one that is at work or waits for a core. It was late before,
+and a slow one is worth waiting for: it has the model in memory, and a new one would begin by loading it."""
 
 
 COUNTS = ("started", "done", "dropped", "wasted", "superseded", "refused", "restarts")
@@ -110,9 +111,11 @@ class Rewriter:
         if self._child and not self.ready and now - self._child.heard > START_SECONDS:
             log.error("the second pass does not start")
             self._child.kill()
-        elif self._child and any(now > due for due in self._due.values()):
-            log.error("the second pass has not answered for %.1f s; it is killed", self._hung_s)
-            self._child.kill()
+        elif self._child and self._due:
+            late_s, how = now - min(self._due.values()), self._child.standing
+            if late_s > (BUSY_SECONDS - HUNG_SECONDS if how in (Standing.WANTING, Standing.STIRRING) else 0):
+                log.error("the second pass has not answered for %.1f s; %s; it is killed", self._hung_s + late_s, how.value)
+                self._child.kill()
 
     def forgive(self, now: float) -> None:
         """It could not answer until now."""

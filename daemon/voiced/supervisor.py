@@ -30,6 +30,7 @@ from .frontdesk import FrontDesk
 from .hearing import Hearing, Verdict
 from .lanestate import OWN_SOURCES, Feed, LaneState
 from .ledger import Ledger
+from .liveness import Standing
 from .plain import decode, encode
 from .probe import probe
 from .publisher import Publisher
@@ -43,7 +44,7 @@ from .warmup import WarmUp
 
 log = logging.getLogger("voiced")
 
-WATCH_SECONDS, STOOD_STILL_SECONDS = 1.0, 3.0
+WATCH_SECONDS, STOOD_STILL_SECONDS = 0.5, 3.0
 """Between two looks at the processes. After a longer time we ourselves did not run: we were stopped, or the whole machine was."""
 
 DEAF_SECONDS = 2.0
@@ -247,16 +248,15 @@ class Supervisor:
 
     def _child_failed(self, child: Child, line: str, code: int) -> None:
         """A process could not be made ready (`line` says why), or ended. At the start that ends everything; later it is begun again."""
-        name = f"{child.role} {child.name}".strip()
         error = VoicedError("", line, code=code)
         if not line:
             again = "it is started again" if self._warm_up.over else ""
             advice = "check the model: voicectl models verify" if child.loading else again
-            error = ModelError(name, f"the process {child.describe_end()}", advice)
+            error = ModelError(child.label, f"the process {child.describe_end()}", advice)
         if self._warm_up.over:
             log.error("%s", error)
         else:
-            self._warm_up.failed(name, error)
+            self._warm_up.failed(child.label, error)
 
     def _publish(self, lane: LaneState, event: Event, stamps: Stamps) -> None:
         if isinstance(event, Wake):
@@ -270,19 +270,21 @@ class Supervisor:
             self._publish(lane, event, Stamps())
 
     def _watch(self) -> None:
-        """Kills a lane that does not beat or does not hear, and a capture process that gives nothing; their exits start them again."""
+        """Kills a process that is stopped, and one that does not beat, hear or give anything for too long; its exit starts it again."""
         self._later(WATCH_SECONDS, self._watch)  # first: whatever fails below, the next look comes
-        lanes = [lane.child for lane in self._lanes.values() if lane.child]
-        children = [*lanes, *self._captures.children(), *self._rewriter.children()]
+        children = [*(lane.child for lane in self._lanes.values() if lane.child), *self._captures.children(), *self._rewriter.children()]
         for child in children:
             child.catch_up()
         now = time.monotonic()
         still, self._watched = now - self._watched, now
+        standings = [child.look() for child in children]
         if still > STOOD_STILL_SECONDS:
             log.warning("voiced, or the machine, stood still for %.0f s", still)
-            self._rewriter.forgive(now)
-            for forgive in (*(child.forgive for child in children), *(lane.forgive for lane in self._lanes.values())):
+        if still > STOOD_STILL_SECONDS or Standing.HELD in standings:  # who debugs one of them has all the time there is
+            for forgive in (self._rewriter.forgive, *(one.forgive for one in children), *(one.forgive for one in self._lanes.values())):
                 forgive(now)
+        for child in children:
+            child.kill_if_stopped()
         self._captures.watch(now)
         self._rewriter.watch(now)
         for lane in self._lanes.values():

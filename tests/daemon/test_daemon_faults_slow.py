@@ -7,17 +7,14 @@ length for each answer, one at a time.
 
 from __future__ import annotations
 
-import os
-import signal
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from daemon.test_daemon_reload import asked_again_and_again
 from faulttable import Fault
-from livedaemon import Listen, Start, assert_whole
+from livedaemon import Listen, Start, assert_whole, throttled
 from llamaserver import serve
 from voiced.events import Final, TextSource, TurnClosed
 
@@ -28,27 +25,6 @@ DEADLINE_MS, QUEUE = 500, 1
 LANES = ("one", "two", "three")
 
 Hear = Callable[[str, Callable[[int], object]], tuple[list[Final], float]]
-
-
-@contextmanager
-def throttled(pid: int, share: float, period_s: float = 0.1) -> Iterator[None]:
-    """The process gets that share of a core at the most."""
-    over = threading.Event()
-
-    def run() -> None:
-        while not over.is_set():
-            os.kill(pid, signal.SIGSTOP)
-            over.wait((1 - share) * period_s)
-            os.kill(pid, signal.SIGCONT)
-            over.wait(share * period_s)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
 
 
 @pytest.fixture
