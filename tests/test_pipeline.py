@@ -365,6 +365,27 @@ def test_more_ends_it_and_what_was_heard_is_its_text(pipeline: Pipeline, sample:
     assert [final.text for final in of(Final, told)] == [SECOND["text"]]  # the lane hears on
 
 
+@pytest.mark.parametrize("seconds", [61, 600])
+@pytest.mark.parametrize("behind", [1, 8, 60])
+def test_ears_that_are_ahead_may_write_over_what_the_scribe_has_yet_to_hear(
+    pipeline: Pipeline, sample: Samples, quiet: Samples, behind: int, seconds: int
+) -> None:
+    """In two threads the ring holds a gap of a minute before the scribe knows of it, and what it was about to hear is gone."""
+    feeder = half_heard(pipeline, sample, quiet)
+    at, ears = feeder.at, pipeline.ears
+    rest = np.concatenate((command_of(sample, FIRST)[16_000:], np.tile(quiet, 2)))[: behind * BLOCK - 100]  # off the grid
+    frames = [AudioFrame(at + first, rest[first : first + BLOCK].copy()) for first in range(0, len(rest), BLOCK)]
+    after = at + len(rest) + seconds * 16_000
+    frames.append(AudioFrame(after, quiet[:BLOCK].copy(), seconds * 16_000))
+    waiting = [heard for frame in frames for heard in ears.hear(frame)]
+    told = [event for heard in waiting for event in pipeline.scribe.take(heard)]
+    assert [event.reason for event in of(TurnClosed, told)] == [of(Endpoint, told)[0].reason]
+    assert pipeline.idle and not ears.attending
+    feeder.at = after + BLOCK
+    told = feeder.feed(quiet, phrase_of(sample, SECOND), quiet[:3200], command_of(sample, SECOND), quiet)
+    assert [final.text for final in of(Final, told)] == [SECOND["text"]]
+
+
 def test_sound_lost_while_asleep_is_no_event(pipeline: Pipeline, sample: Samples, quiet: Samples) -> None:
     feeder = Feeder(pipeline)
     feeder.feed(quiet)

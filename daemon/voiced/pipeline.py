@@ -14,7 +14,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from .audio import AudioFrame, Ring, Samples
+import numpy as np
+
+from .audio import AudioFrame, Ring, Samples, frozen
 from .ears import COMMANDS_LIMIT, PHRASE_SAMPLES, VAD_HOP, Candidate, Ears, Gap, Heard, Spotting, counts
 from .events import (
     AudioLost,
@@ -225,10 +227,10 @@ class Scribe:
     def _feed(self, sample: int, out: list[Event]) -> None:
         """Lets the transducer hear up to `sample`, in VAD windows: the same steps whatever the blocks were."""
         while self._fed is not None and self._fed < sample:
-            self._fed = max(self._fed, self._ring.first)  # after a suspend of half a minute the ears may have written over it
             end = min(self._fed - self._fed % VAD_HOP + VAD_HOP, sample)
-            sound = self._ring.read(self._fed, end)
-            self._fed = end
+            sound, self._fed = self._held(self._fed, end), end
+            if not len(sound):
+                continue
             began = time.perf_counter_ns()
             words = self._transducer.step(sound)
             self._transducer_ns += time.perf_counter_ns() - began
@@ -243,7 +245,10 @@ class Scribe:
             return
         # a text is told a chunk and more after its end, and the phrase must be in the sound whole
         late = 0 if candidate.scores else max(0, now - candidate.phrase_end)
-        sound = self._ring.read(max(self._ring.first, now - PHRASE_SAMPLES - late), now)
+        sound = self._held(now - PHRASE_SAMPLES - late, now)
+        if not len(sound):
+            out.append(WakeRefused(now, candidate.phrase, 0.0, "its sound was lost before it was judged", first))
+            return
         began = time.perf_counter_ns()
         verdict = self._rules.verifier.verify(Phrase(candidate.phrase, candidate.scores, candidate.speech, sound))
         scores = {**first, **verdict.scores}
@@ -293,17 +298,18 @@ class Scribe:
                         todo.extend(self.machine.take(self._flush(sample, turn)))
                     self._transducer.reset()
                     self._fed = None
-                case Rewrite(first=first, last=last):
+                case Rewrite(sample=sample, turn=turn, attempt=attempt, first=first, last=last):
                     first = max(first - HAND_OVER, self._ring.first)
-                    answer = self._rewrite(replace(item, first=first), self._held(first, last))
+                    sound = self._held(first, last)
+                    answer = self._rewrite(replace(item, first=first), sound) if len(sound) else _gone(sample, turn, attempt)
                     if answer:
                         todo.extend(self.machine.take(answer))
                 case DropRewrite():
                     self._drop(item)
                 case ScoreTurn(sample=sample, turn=turn, first=first, last=last):
                     assert self._rules.turn_detector  # the machine asks for none where the rules have none
-                    probability = self._rules.turn_detector.step(self._held(first, last))
-                    todo.extend(self.machine.take(TurnScore(sample, turn, last, probability)))
+                    if len(sound := self._held(first, last)):
+                        todo.extend(self.machine.take(TurnScore(sample, turn, last, self._rules.turn_detector.step(sound))))
                 case Foresee(sample=sample, turn=turn, first=first, last=last):
                     first = max(first - HAND_OVER, self._ring.first)
                     began = time.perf_counter_ns()
@@ -319,16 +325,18 @@ class Scribe:
                     out.append(item)
 
     def _held(self, first: int, last: int) -> Samples:
-        """What the ring still has of [first, last)."""
-        held = self._ring.first
-        return self._ring.read(max(first, held), max(held, min(last, self._ring.end)))
+        """What the ring still has of [first, last): nothing where the ears have written over all of it, as after a gap of a minute."""
+        try:
+            return self._ring.read(max(first, self._ring.first), min(last, self._ring.end))
+        except IndexError:
+            return frozen(np.zeros(0, np.int16))
 
     def _flush(self, sample: int, turn: int) -> FirstPass:
         """The transducer's last words: the rest of the sound, then its tail."""
         if self._fed is None:
             return FirstPass(sample, turn, "")
-        if self._fed < sample:
-            self._transducer.step(self._ring.read(max(self._fed, self._ring.first), sample))
+        if len(sound := self._held(self._fed, sample)):
+            self._transducer.step(sound)
         words = self._transducer.finish()
         return FirstPass(sample, turn, words.text, words.last_word, words.word_first, words.confidence)
 
@@ -341,6 +349,10 @@ class Scribe:
         if arrived:
             measured["endpoint_ms"] = round((time.monotonic_ns() - arrived) / 1e6, 3)
         return measured
+
+
+def _gone(sample: int, turn: int, attempt: int) -> Rewritten:
+    return Rewritten(sample, turn, attempt, "", "its sound was lost before it was heard again")
 
 
 class Pipeline:
