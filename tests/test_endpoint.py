@@ -175,6 +175,13 @@ def test_a_token_where_the_vad_heard_nothing_needs_its_silence_since_the_turn_be
     assert why(replace(whisper, since_start=100 * MS - 1)) is None
 
 
+def test_a_token_ends_no_turn_in_a_burst_that_may_become_its_first_speech() -> None:
+    """Words too soft for the VAD, then louder ones."""
+    whisper = Counts(since_start=1000 * MS, words=2, since_token=500 * MS)
+    assert why(whisper) is CloseReason.END_TOKEN
+    assert why(replace(whisper, speaking=True)) is None
+
+
 def test_the_rules_are_tried_in_order() -> None:
     """Where all would end the turn the first says why; without it the next does."""
     everything = replace(TOKEN, since_start=30_000 * MS, since_speech=5000 * MS, since_token=5000 * MS)
@@ -205,9 +212,11 @@ spans = st.integers(0, 40_000 * MS)
 
 @st.composite
 def any_counts(draw: st.DrawFn) -> Counts:
+    speaking = draw(st.booleans())
     return Counts(
         since_start=draw(spans),
-        since_speech=draw(st.none() | spans),
+        since_speech=draw(st.none() | (st.just(0) if speaking else spans)),
+        speaking=speaking,
         words=draw(st.integers(0, 3)),
         ends_open=draw(st.booleans()),
         speech=draw(spans),
@@ -215,6 +224,8 @@ def any_counts(draw: st.DrawFn) -> Counts:
         since_token=draw(st.none() | spans),
         speech_after_token=draw(st.integers(0, 2 * TOKEN_GRACE_MS * MS)),
         token_log_probability=draw(st.floats(-10, 0)),
+        foreseen=draw(st.none() | st.floats(-10, 0)),
+        since_foreseen=draw(st.integers(-10_000 * MS, 40_000 * MS)),
     )
 
 
@@ -224,6 +235,8 @@ def test_more_silence_never_un_ends(counts: Counts, more: int) -> None:
         return
     later = replace(
         counts,
+        speaking=False,
+        since_foreseen=counts.since_foreseen + more,
         since_start=counts.since_start + more,
         since_speech=None if counts.since_speech is None else counts.since_speech + more,
         since_token=None if counts.since_token is None else counts.since_token + more,

@@ -110,7 +110,9 @@ def _detected(c: Counts, limits: _Limits) -> bool:
 
 
 def _silence(c: Counts) -> int:
-    """Where the VAD heard nothing (a whisper), all is silence."""
+    """Where the VAD heard nothing (a whisper), all is silence; a burst that may become speech is none."""
+    if c.speaking:
+        return 0
     return c.since_start if c.since_speech is None else c.since_speech
 
 
