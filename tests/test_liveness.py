@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import subprocess
@@ -12,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from debugger import held
 from hypothesis import given
 from hypothesis import strategies as st
 from livedaemon import until
@@ -21,8 +21,6 @@ from voiced.lanestate import HUNG_SECONDS, LaneState
 from voiced.ledger import Ledger
 from voiced.liveness import Look, Standing, standing
 from voiced.settings import LaneSettings
-
-PTRACE_ATTACH, PTRACE_DETACH = 16, 17
 
 looks = st.builds(Look, st.sampled_from("RSDTtZ"), st.integers(0, 9))
 
@@ -95,14 +93,10 @@ def test_what_is_stopped_and_let_go_again_and_again_is_slowed_down_and_not_stopp
 
 
 def test_a_debugger_is_told_from_a_stop(sleeper: int) -> None:
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.ptrace(PTRACE_ATTACH, sleeper, None, None):
-        pytest.skip(f"nobody may debug here: {os.strerror(ctypes.get_errno())}")
-    os.waitpid(sleeper, os.WUNTRACED)
-    held = Look.at(sleeper)
-    assert standing(held, Look.at(sleeper)) is Standing.HELD
-    assert libc.ptrace(PTRACE_DETACH, sleeper, None, None) == 0
-    assert standing(held, in_state(sleeper, "S")) is Standing.STIRRING
+    with held(sleeper):
+        first = in_state(sleeper, "t")
+        assert standing(first, Look.at(sleeper)) is Standing.HELD
+    assert standing(first, in_state(sleeper, "S")) is Standing.STIRRING
 
 
 def test_one_that_is_gone_is_nothing_in_particular() -> None:

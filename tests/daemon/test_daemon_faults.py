@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 from daemon.test_daemon_lane import CLOCK, Room, room
+from debugger import held
 from faulttable import Fault
 from livedaemon import PATIENCE, Listen, alive, assert_whole, until
 from voiced.events import CloseReason, Endpoint, Event, Final, LikelyEnd, Partial, TextSource, TurnClosed, Wake
@@ -82,6 +83,20 @@ def test_a_process_that_dies_or_stands_still(
     room.quiet()
     after, _ = room.turn(clock)
     assert after.text == CLOCK, after
+
+
+@pytest.mark.slow  # it is held for longer than a lane may be silent
+@pytest.mark.parametrize("victim", VICTIMS)
+def test_a_process_in_a_debuggers_hands_is_left_alone(room: Room, clock: Path, victim: str, faults: list[Fault]) -> None:
+    listener = room.listener
+    pids = listener.pids()
+    with held(pids[victim]):
+        time.sleep(HUNG_SECONDS + 2)
+    began = time.monotonic()
+    until(lambda: listener.status()["health"] in ("ok", "digital_silence"), "health", listener.status)
+    faults.append(Fault("asleep", victim, "held by a debugger", "goes on", seconds=time.monotonic() - began))
+    assert room.turn(clock)[0].text == CLOCK
+    assert listener.pids() == pids, room.process.err
 
 
 @pytest.mark.slow

@@ -1,0 +1,33 @@
+"""What a debugger does to a process: it holds all its threads, for as long as it likes."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+PTRACE_ATTACH, PTRACE_DETACH = 16, 17
+WALL = 0x40000000
+"""Of waitpid: threads, too."""
+
+
+@contextmanager
+def held(pid: int) -> Iterator[None]:
+    """All threads that the process has now are stopped by us. Skips where nobody may do that."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    threads = [int(task.name) for task in Path(f"/proc/{pid}/task").iterdir()]
+    taken: list[int] = []
+    try:
+        for tid in threads:
+            if libc.ptrace(PTRACE_ATTACH, tid, None, None):
+                pytest.skip(f"nobody may debug here: {os.strerror(ctypes.get_errno())}")
+            taken.append(tid)
+            os.waitpid(tid, WALL)
+        yield
+    finally:
+        for tid in taken:
+            libc.ptrace(PTRACE_DETACH, tid, None, None)
