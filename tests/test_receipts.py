@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -126,6 +127,18 @@ def test_every_attempt_of_the_second_pass_says_what_became_of_it() -> None:
     assert (second.queued_ms, second.started_ms, second.done_ms) == pytest.approx((1700, 1720, 1765))
     waiting = receipt("desk", TURN, [Rewriting(8, 1, Step.QUEUED, 1), Rewriting(8, 1, Step.DROPPED, 2)]).attempts[0]
     assert not waiting.wasted and waiting.outcome == "taken back: the speaker went on"
+
+
+def test_what_was_computed_for_nothing_says_whether_the_speaker_went_on() -> None:
+    """Or the turn ended without a text, or with a word that only the recognizer's last answer had."""
+    closed = [pair for pair in TURN if not isinstance(pair[0], Endpoint | Final)]
+    outcomes = [one.outcome for one in receipt("desk", closed, REWRITINGS).attempts]
+    assert outcomes == ["computed for nothing: the speaker went on", "computed for nothing: the turn has no final"]
+    waited = [step for step in REWRITINGS if step.step is Step.QUEUED]
+    assert receipt("desk", closed, waited).attempts[1].outcome == "taken back: the turn has no final"
+    told = [(replace(event, attempt=3) if isinstance(event, Final) else event, stamp) for event, stamp in TURN]
+    _, second, third = receipt("desk", told, REWRITINGS).attempts
+    assert (second.outcome, third.outcome, third.sample) == ("computed for nothing: its end has more", "used", at(1.8))
 
 
 def test_a_text_that_was_not_believed_says_why() -> None:

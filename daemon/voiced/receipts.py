@@ -27,6 +27,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from itertools import pairwise
 from typing import Any
 
 from .events import (
@@ -288,10 +289,14 @@ def _attempts(told: Told, rewritings: Sequence[Rewriting], scale: _Scale) -> tup
     for step in rewritings:
         begun.setdefault(step.attempt, None)
         steps[step.attempt].setdefault(step.step, step)
-    return tuple(_attempt(number, begun[number], steps[number], final, scale) for number in sorted(begun))
+    signs = [event for event, _ in told if isinstance(event, LikelyEnd | Resumed)]
+    resumed = {sign.attempt for sign, after in pairwise(signs) if isinstance(sign, LikelyEnd) and isinstance(after, Resumed)}
+    return tuple(_attempt(number, begun[number], steps[number], final, scale, resumed=number in resumed) for number in sorted(begun))
 
 
-def _attempt(number: int, sample: int | None, steps: Mapping[Step, Rewriting], final: Final | None, scale: _Scale) -> Attempt:
+def _attempt(
+    number: int, sample: int | None, steps: Mapping[Step, Rewriting], final: Final | None, scale: _Scale, *, resumed: bool
+) -> Attempt:
     queued, started, done = (steps.get(step) for step in (Step.QUEUED, Step.STARTED, Step.DONE))
     counted = final is not None and final.attempt == number
     compute_ms = done.compute_ms if done else final.measured.get("second_pass_ms", 0.0) if counted and final else 0.0
@@ -301,9 +306,8 @@ def _attempt(number: int, sample: int | None, steps: Mapping[Step, Rewriting], f
     elif done and done.failure:
         outcome = done.failure
     else:
-        outcome = "computed for nothing: the speaker went on" if wasted else "taken back: the speaker went on"
-    if final is None and Step.DROPPED not in steps:
-        outcome = "the turn has no final"
+        last = "the turn has no final" if final is None else "its end has more"  # a word that only the flush gave, or Stop in one
+        outcome = f"{'computed for nothing' if wasted else 'taken back'}: {'the speaker went on' if resumed else last}"
     return Attempt(
         number,
         sample,
