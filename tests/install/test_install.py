@@ -80,7 +80,10 @@ def test_a_dry_run_says_all_and_does_nothing(run: Run, tmp_path: Path) -> None:
 
 
 def test_another_prefix_has_its_units_where_systemd_looks(run: Run, tmp_path: Path) -> None:
-    assert run("--root", tmp_path, "--prefix", "/opt/a voice")[0] == 0
+    code, _, err = run("--root", tmp_path, "--prefix", "/opt/a voice")
+    assert code == 0
+    elsewhere, _ = err.splitlines()
+    assert elsewhere.startswith("tools/install: units, policy and settings go below /etc: ") and elsewhere.endswith("below /opt/a voice")
     unit = (tmp_path / "etc/systemd/system/voiced.service").read_text()
     assert "ExecStart=/opt/a voice/bin/voiced --system" in unit
     assert "/usr/bin/voice" not in unit
@@ -92,6 +95,20 @@ def test_for_one_user_nothing_of_the_machine_is_touched() -> None:
     paths = [item.path for item in layout.items(places)]
     assert all(path.is_relative_to("/home/me/.local") for path in paths)
     assert Path("/home/me/.local/share/systemd/user/voiced.service") in paths
+
+
+@pytest.mark.parametrize("prefix", [Path.home() / ".local", Path("/home/me/.local")], ids=["own", "another's"])
+def test_in_a_home_root_too_installs_for_one_user(run: Run, tmp_path: Path, prefix: Path) -> None:
+    """`sudo tools/install --prefix ~/.local`: the shell has made it another's home before anybody is root."""
+    code, _, err = run("--root", tmp_path, "--prefix", prefix)
+    assert (code, err.count("\n")) == (0, 1)
+    assert all(f"/{name}".startswith(f"{prefix}/") for name in tree(tmp_path))
+
+
+def test_a_users_unit_where_systemd_does_not_look_is_told(run: Run, tmp_path: Path) -> None:
+    _, _, err = run("--root", tmp_path, "--prefix", Path.home() / "voice")
+    unit = Path.home() / "voice/share/systemd/user/voiced.service"
+    assert err.splitlines()[-1] == f"tools/install: systemd does not look there for its unit, so once: systemctl --user link {unit}"
 
 
 def test_a_prefix_that_would_do_harm_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import pwd
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -29,6 +30,12 @@ from .changes import Change, Record, apply, plan, remove, under
 from .layout import Places
 
 ROOT = Path("/")
+PEOPLE = 1000
+"""Ids below are the system's own users, whose homes are anywhere."""
+
+NO_HOMES = (Path("/"), Path("/usr"), Path("/usr/local"), Path("/opt"))
+"""What accounts of services may have for one."""
+
 NO = 1
 """Exit code: it is installed, and something is left to do by hand, which was said."""
 
@@ -45,7 +52,13 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     about = "Install voiced from this checkout. What is there already is left; run again, it does what is missing."
     top = argparse.ArgumentParser("tools/install", description=about, epilog=epilog)
-    top.add_argument("--prefix", metavar="DIR", type=Path, default=Path("/usr/local"), help="below this folder (/usr/local)")
+    top.add_argument(
+        "--prefix",
+        metavar="DIR",
+        type=Path,
+        default=Path("/usr/local"),
+        help="below this folder (/usr/local); in a home, all is below it, for one user; else units, policy and settings are the machine's",
+    )
     top.add_argument(
         "--board", choices=("auto", "generic", "k3"), default="auto", help="whose packages and settings (auto: this machine's)"
     )
@@ -70,7 +83,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def run(options: argparse.Namespace) -> int:
     os.umask(0o022)  # the daemon's own user must be able to read what root makes here
-    places = Places(options.prefix, whole_machine=os.geteuid() == 0 or options.root != ROOT)
+    whole_machine = (os.geteuid() == 0 or options.root != ROOT) and not in_a_home(options.prefix)
+    places = Places(options.prefix, whole_machine=whole_machine)
     record_path = places.top / "installed.json"
     record = Record.read(under(options.root, record_path))
     if options.uninstall:
@@ -78,6 +92,8 @@ def run(options: argparse.Namespace) -> int:
     board = boards.detect() if options.board == "auto" else options.board
     wanted = sources.of_board(board, layout.requirements())
     changes = plan(layout.items(places, board=board), options.root, record)
+    if whole_machine and not places.looked_into:
+        say(f"units, policy and settings go below /etc: systemd, D-Bus and voiced do not look for them below {places.prefix}")
     if options.dry_run:
         tell(options, places, board, wanted, changes)
         return 0
@@ -102,12 +118,20 @@ def run(options: argparse.Namespace) -> int:
         left = list(machine.settle(places.of_lib("sysusers.d") / "voiced.conf", places.of_lib("tmpfiles.d") / "voiced.conf"))
         for line in left:
             say(line)
+    if not whole_machine and places.prefix.name != ".local":
+        say(f"systemd does not look there for its unit, so once: systemctl --user link {places.users_unit}")
     if made:
         fetch_models(place)
         say(f"done; see that all is well: {places.prefix}/bin/voicectl doctor")
     elif options.root == ROOT:
         say(f"the environment and the models are missing: {places.prefix}/bin/voiced-setup")
     return NO if left else 0
+
+
+def in_a_home(prefix: Path) -> bool:
+    """Root's, another's (sudo expands ~ before it makes anybody root), or one that has no entry here."""
+    people = [Path(entry.pw_dir) for entry in pwd.getpwall() if entry.pw_uid == 0 or entry.pw_uid >= PEOPLE]
+    return any(prefix.is_relative_to(home) for home in (*people, Path.home(), Path("/home")) if home not in NO_HOMES)
 
 
 @contextmanager

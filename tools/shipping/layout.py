@@ -7,7 +7,8 @@ What lives here: one table from a checkout to paths, for tools/install and tools
     PREFIX/lib/voiced/site             what voiced-setup makes: environment, fetched models
     PREFIX/bin                         voiced, voicectl, voiced-setup
 
-Units, policy and the rest go below /usr and /usr/local to where systemd and D-Bus look there, for another prefix below /etc.
+Units, policy and the rest go below /usr and /usr/local to where systemd and D-Bus look there, for another prefix below /etc; in a home there
+are none but the user's unit, and nothing is outside the prefix.
 """
 
 from __future__ import annotations
@@ -111,6 +112,11 @@ class Places:
         """`kind`: system or user."""
         return (self.prefix / "lib" if self.looked_into else Path("/etc")) / "systemd" / kind
 
+    @property
+    def users_unit(self) -> Path:
+        """Where nothing but this prefix may be touched."""
+        return self.prefix / "share" / "systemd" / "user" / "voiced.service"
+
     def of_lib(self, folder: str) -> Path:
         """sysusers.d, tmpfiles.d."""
         return (self.prefix / "lib" if self.looked_into else Path("/etc")) / folder
@@ -201,9 +207,7 @@ def _system(places: Places, checkout: Path, board: str) -> Iterator[Item]:
 
 def _user(places: Places, checkout: Path) -> Iterator[Item]:
     """For one user, without root: systemd's user manager looks below ~/.local/share."""
-    yield Item(
-        places.prefix / "share" / "systemd" / "user" / "voiced.service", _unit(checkout / "systemd" / "user" / "voiced.service", places)
-    )
+    yield Item(places.users_unit, _unit(checkout / "systemd" / "user" / "voiced.service", places))
 
 
 def _unit(path: Path, places: Places) -> bytes:
