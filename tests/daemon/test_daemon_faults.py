@@ -13,14 +13,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from daemon.test_daemon_lane import CLOCK, Room, room
+from daemon.test_daemon_lane import CLOCK, HARDLY, Room, room
 from debugger import held
 from faulttable import Fault
-from livedaemon import PATIENCE, Listen, alive, assert_whole, until
+from livedaemon import PATIENCE, Listen, alive, assert_whole, throttled, until
 from voiced.events import CloseReason, Endpoint, Event, Final, LikelyEnd, Partial, TextSource, TurnClosed, Wake
 from voiced.lanestate import HUNG_SECONDS
 
@@ -46,6 +46,13 @@ def reach(room: Room, path: Path, state: str) -> int:
     turn = room.listener.event(Wake).turn
     STATES[state](room, turn)
     return turn
+
+
+@contextlib.contextmanager
+def lasting(room: Room, state: str) -> Iterator[None]:
+    """A turn that is said meanwhile is pending for as long as this lasts, where that state is wanted: the second pass hardly moves."""
+    with throttled(room.listener.pids()["second_pass"], HARDLY) if state == "pending" else contextlib.nullcontext():
+        yield
 
 
 def told_of(events: list[Event], turn: int) -> tuple[str, str]:

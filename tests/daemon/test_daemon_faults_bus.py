@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from daemon.test_daemon_faults import reach, told_of
+from daemon.test_daemon_faults import STATES, lasting, reach, told_of
 from daemon.test_daemon_lane import CLOCK, Room, room
 from faulttable import Fault
 from livedaemon import assert_whole, until
@@ -21,8 +21,6 @@ from voiced.bus.private import PrivateBus, start_private_bus
 from voiced.events import TurnClosed
 
 __all__ = ["room"]
-
-STATES = ("asleep", "hearing", "trailing")
 
 
 @pytest.fixture
@@ -48,10 +46,11 @@ def through_a_turn(room: Room, private: PrivateBus, state: str, sounds: tuple[Pa
     """The fault in that state of a turn of the first sound, until that turn is over; asleep, until one of the second is, that begins and
     ends while nobody hears of it. Returns the turn that was open, 0 asleep."""
     first, second = sounds
-    turn = reach(room, first, state)
-    assert private.pid
     before = turns(room)
-    os.kill(private.pid, fault)
+    with lasting(room, state):
+        turn = reach(room, first, state)
+        assert private.pid
+        os.kill(private.pid, fault)
     if not turn:
         room.say(second)
     until(lambda: turns(room) > before, "the turn's end", lambda: room.process.err)
@@ -59,7 +58,7 @@ def through_a_turn(room: Room, private: PrivateBus, state: str, sounds: tuple[Pa
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("state", ["asleep", *STATES])
 def test_a_bus_that_stands_still_keeps_no_lane_waiting(
     room: Room, private: PrivateBus, kitchen: Path, clock: Path, state: str, faults: list[Fault]
 ) -> None:
@@ -80,7 +79,7 @@ def test_a_bus_that_stands_still_keeps_no_lane_waiting(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("state", ["asleep", *STATES])
 def test_a_bus_that_dies_takes_no_final_along(
     room: Room, private: PrivateBus, kitchen: Path, clock: Path, state: str, faults: list[Fault]
 ) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -37,11 +37,18 @@ second_pass:
 
 
 class Room:
-    """A daemon that hears a sink."""
+    """A daemon that hears a sink. `launch` starts it."""
 
-    def __init__(self, process: Process, listener: Listener, server: SoundServer) -> None:
-        self.process, self.listener, self._server = process, listener, server
+    def __init__(self, launch: Callable[[], Process], listener: Listener, server: SoundServer) -> None:
+        self.listener, self._launch, self._server = listener, launch, server
         self._player: subprocess.Popen[bytes] | None = None
+        self.start()
+
+    def start(self) -> None:
+        """Until it hears; again where it has ended."""
+        self.listener.mark()
+        self.process = self._launch()
+        self.listener.lane(Health="ok")
 
     def quiet(self) -> None:
         """Waits until what is played is over."""
@@ -78,16 +85,13 @@ def room(request: pytest.FixtureRequest, pipewire: SoundServer, start: Start, li
     config.write_text(CONFIG.format(deadline_ms=getattr(request, "param", 20_000)))
     pipewire.listen_to("mic16")
     listener = listen(bus)
-    process = start(
-        "voiced", "--config", config, "--bus", bus, env=pipewire.env | pick(environment(tmp_path), "PYTHONPATH", "VOICED_CACHE")
-    )
-    listener.lane(Health="ok")
-    room = Room(process, listener, pipewire)
+    env = pipewire.env | pick(environment(tmp_path), "PYTHONPATH", "VOICED_CACHE")
+    room = Room(lambda: start("voiced", "--config", config, "--bus", bus, env=env), listener, pipewire)
     yield room
     room.quiet()
-    said = process.err
-    assert process.ended or process.stop() == 0, said
-    assert "Traceback" not in process.err, process.err
+    said = room.process.err
+    assert room.process.ended or room.process.stop() == 0, said
+    assert "Traceback" not in room.process.err, room.process.err
 
 
 def pick(values: dict[str, str], *names: str) -> dict[str, str]:
