@@ -7,8 +7,8 @@ What lives here: one table from a checkout to paths, for tools/install and tools
     PREFIX/lib/voiced/site             what voiced-setup makes: environment, fetched models
     PREFIX/bin                         voiced, voicectl, voiced-setup
 
-Units, policy and the rest go below /usr and /usr/local to where systemd and D-Bus look there, for another prefix below /etc; in a home there
-are none but the user's unit, and nothing is outside the prefix.
+Units, policy and the rest go below /usr and /usr/local to where systemd and D-Bus look there, for another prefix below /etc; in a home
+there are none but the user's unit, and nothing is outside the prefix.
 """
 
 from __future__ import annotations
