@@ -417,8 +417,10 @@ def refused(path: Path) -> str:
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     path = tmp_path / "voiced.yaml"
-    assert refused(path) == ": cannot be read: No such file or directory; name a settings file with --config"
+    assert refused(path) == ": cannot be read: No such file or directory; name a settings file that this user can read"
     assert refused(tmp_path) == ": must be a file; got a folder or a device; name a settings file"
+    for nameless in (Path(), Path("/")):
+        assert refused(nameless) == ": must be a file; got a folder or a device; name a settings file"
     os.mkfifo(tmp_path / "pipe")
     assert refused(tmp_path / "pipe") == ": must be a file; got a folder or a device; name a settings file"
     path.write_bytes(b"vad:\n  on: 0.5 # \xff\n")

@@ -1,7 +1,7 @@
 """The command `voiced`: arguments, settings, build, run, exit code. The only file that knows every room.
 
     voiced [--config F] [--system|--session|--bus ADDRESS] [--board k3] [--show]     the daemon
-    voiced --check-config F [--board k3]                                             reads the settings and says what is wrong
+    voiced --check-config [F] [--board k3]                                           reads the settings and says what is wrong
     voiced --input F… [--pace max|realtime] [--json]                                 files through the whole pipeline
     voiced --lanes N --input-dir D --results D [--headless] [--verbose]              a folder as N lanes, results as files
     voiced --demo [--json]                                                           the recording that comes with it, live
@@ -96,7 +96,14 @@ def parser() -> argparse.ArgumentParser:
     )
     bus.add_argument("--bus", metavar="ADDRESS", help="another bus")
     what = top.add_mutually_exclusive_group()
-    what.add_argument("--check-config", metavar="FILE", type=Path, help="read a settings file, say all that is wrong with it, and exit")
+    what.add_argument(
+        "--check-config",
+        metavar="FILE",
+        type=Path,
+        nargs="?",
+        const=True,
+        help="read a settings file (else those that voiced would read), say all that is wrong, and exit",
+    )
     what.add_argument("--input", metavar="FILE", nargs="+", help="hear these files instead of a microphone, then exit")
     what.add_argument("--demo", action="store_true", help="hear the recording that comes with voiced, at the pace of speech, then exit")
     what.add_argument("--show", action="store_true", help="the daemon, and on this terminal what it hears")
@@ -128,16 +135,11 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def run(options: argparse.Namespace) -> int:
-    from . import boards
-    from .settingsfile import drop_ins, find_config, read
+    from .settingsfile import find_config, read
     from .spelling import unspellable
 
     if options.check_config:
-        checked = read(options.check_config, options.board or "", (unspellable,))
-        beside = len(drop_ins(options.check_config))
-        also = f" and {beside} in {options.check_config}.d" if beside else ""
-        print(f"{options.check_config}{also}: no mistakes (board: {boards.board(options.board or checked.placement.board).name})")
-        return 0
+        return check_config(options)
     settings = read(find_config(options.config), options.board or "", (unspellable,))
     if options.input and options.pace != "realtime":
         from .files import hear_files
@@ -156,6 +158,21 @@ def run(options: argparse.Namespace) -> int:
         return run_daemon(settings, options, (), Job(folder, Results(options.results, settings, folder, verbose=options.verbose)))
     files = [SAMPLE] if options.demo else [Path(file) for file in options.input or ()]
     return run_daemon(settings, options, files)
+
+
+def check_config(options: argparse.Namespace) -> int:
+    """Says what was read and that it is right; ConfigError holds every mistake."""
+    from . import boards
+    from .settingsfile import drop_ins, find_config, read
+    from .spelling import unspellable
+
+    path = find_config(options.config) if options.check_config is True else options.check_config
+    checked = read(path, options.board or "", (unspellable,))
+    beside = len(drop_ins(path)) if path else 0
+    also = f" and {beside} in {path}.d" if beside else ""
+    what = f"{path}{also}: no mistakes" if path else "no settings file, so the defaults hold"
+    print(f"{what} (board: {boards.board(options.board or checked.placement.board).name})")
+    return 0
 
 
 if __name__ == "__main__":

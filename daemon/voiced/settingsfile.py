@@ -60,7 +60,7 @@ def _is_there(path: Path) -> bool:
 
 def drop_ins(path: Path) -> list[Path]:
     """In the order in which they are read. Hidden ones, which editors make while they save, are none."""
-    folder = path.with_name(f"{path.name}.d")
+    folder = path.parent / f"{path.name}.d"  # `.` and `/` have no name
     try:
         found = sorted(one for one in folder.iterdir() if one.suffix == ".yaml" and not one.name.startswith("."))
     except (FileNotFoundError, NotADirectoryError):
@@ -91,7 +91,7 @@ def _text(path: Path) -> str:
         with path.open("rb") as file:
             data = file.read(SIZE_LIMIT + 1)
     except OSError as error:
-        raise ConfigError(str(path), f"cannot be read: {error.strerror}", "name a settings file with --config") from None
+        raise ConfigError(str(path), f"cannot be read: {error.strerror}", "name a settings file that this user can read") from None
     if len(data) > SIZE_LIMIT:
         raise ConfigError(str(path), f"must be at most {SIZE_LIMIT // 1024} kB", "is this a settings file?")
     try:

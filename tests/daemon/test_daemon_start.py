@@ -13,6 +13,7 @@ from livedaemon import Listen, Start, run, started_with, until
 from voiced.boards import board
 from voiced.errors import BusError
 from voiced.models import Library
+from voiced.settingsfile import SYSTEM_FILE
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 
@@ -245,9 +246,28 @@ def test_check_config(env: dict[str, str], write: Write) -> None:
 
     k3 = CHECKOUT / "config" / "k3.yaml"
     assert run("voiced", "--board", "k3", "--check-config", k3, env=env).returncode == 0
+    named = run("voiced", "--board", "k3", "--config", k3, "--check-config", env=env)
+    assert (named.returncode, named.stdout) == (0, f"{k3}: no mistakes (board: k3)\n")
 
     usage = run("voiced", "--loud", env=env)
     assert usage.returncode == 2 and "--loud" in usage.stderr and "Traceback" not in usage.stderr
+
+
+def test_check_config_without_a_file_reads_what_voiced_would(env: dict[str, str], runtime: Path) -> None:
+    if not SYSTEM_FILE.exists():
+        none = run("voiced", "--check-config", "--board", "generic", env=env)
+        assert (none.returncode, none.stdout) == (0, "no settings file, so the defaults hold (board: generic)\n")
+    own = runtime / ".config" / "voiced" / "voiced.yaml"
+    own.parent.mkdir(parents=True)
+    own.write_text("vad:\n  onn: 0.5\n")
+    found = run("voiced", "--check-config", env=env)
+    assert (found.returncode, found.stdout) == (78, "")
+    assert found.stderr.startswith(f"voiced: {own}:2: vad.onn: ")
+    own.write_text("vad:\n  on: 0.5\n")
+    Path(f"{own}.d").mkdir()
+    Path(f"{own}.d/more.yaml").write_text("endpoint: {silence_ms: 800}\n")
+    found = run("voiced", "--check-config", "--board", "generic", env=env)
+    assert (found.returncode, found.stdout) == (0, f"{own} and 1 in {own}.d: no mistakes (board: generic)\n")
 
 
 # ── the bus ──────────────────────────────────────────────────────────────────────────────────────────────────────────

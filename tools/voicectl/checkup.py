@@ -99,7 +99,7 @@ def settings(path: Path | None = None) -> tuple[Settings, list[Finding]]:
         found = path or find_config()
         read = read_settings(found)
     except ConfigError as error:
-        where = f"correct {path or 'the file'}, then: voiced --check-config FILE"
+        where = f"correct {path or 'the file'}, then: voiced --check-config {path or ''}".rstrip()
         return defaults(), [Finding("placement" if ": placement." in line else "settings", False, line, where) for line in error.lines]
     except ImportError:
         return defaults(), [Finding("settings", False, "they cannot be read without PyYAML", "voiced-setup")]
