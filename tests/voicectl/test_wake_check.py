@@ -85,6 +85,18 @@ def test_the_command_tells_and_its_code_says_whether_all_will_do(capsys: pytest.
     assert (first["rating"], first["near"][0]["text"], second["rating"]) == ("poor", "hey butter fly", "good")
 
 
+def test_a_head_that_was_trained_for_the_phrase_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    config = tmp_path / "voiced.yaml"
+    config.write_text("")
+    assert main(["wake", "check", "Smart mirror", "hey computer", "--config", str(config)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if "head" in line] == [
+        "  head       smart-mirror is trained for it and hears it more surely than a text: `- phrase: smart-mirror`"
+    ]
+    assert main(["wake", "check", "jarvis", "hey jarvis", "--json", "--config", str(config)]) == 0
+    assert [json.loads(line)["head"] for line in capsys.readouterr().out.splitlines()] == ["jarvis", ""]
+
+
 @pytest.mark.parametrize("phrase", ["agent 47", "", "hey Zoë"])
 def test_what_cannot_be_said_or_spelled_is_one_line(capsys: pytest.CaptureFixture[str], phrase: str, tmp_path: Path) -> None:
     config = tmp_path / "voiced.yaml"

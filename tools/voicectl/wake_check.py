@@ -13,7 +13,7 @@ import argparse
 import json
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -59,7 +59,8 @@ class Likeness:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What is known of a phrase. `rare`: those of its pieces that the model has heard little of; `boost` and `threshold`: to begin with."""
+    """What is known of a phrase as a text. `rare`: those of its pieces that the model has heard little of; `boost` and `threshold`: to
+    begin with; `head`: the id of one that was trained for the phrase, or empty."""
 
     phrase: str
     rating: Rating
@@ -70,6 +71,7 @@ class Report:
     notes: tuple[str, ...]
     boost: float
     threshold: float
+    head: str = ""
 
 
 def check(options: argparse.Namespace) -> int:
@@ -77,9 +79,11 @@ def check(options: argparse.Namespace) -> int:
     from voiced.api import speller
 
     settings = read_settings(find_config(options.config))
-    pieces = speller(default_library(options.path or settings.models.path), settings.models.wake_text)
+    library = default_library(options.path or settings.models.path)
+    pieces = speller(library, settings.models.wake_text)
+    heads = {phrase_words(model.id): model.id for model in library.models() if model.role == "wake-head"}
     configured = [entry.name.replace("-", " ") for entry in settings.wake.phrases]
-    reports = [rate(said(phrase), pieces, configured) for phrase in options.phrase]
+    reports = [replace(rate(phrase, pieces, configured), head=heads.get(phrase, "")) for phrase in map(said, options.phrase)]
     for report in reports:
         print(json.dumps(asdict(report), ensure_ascii=False) if options.json else told(report))
     return int(any(report.rating == "poor" for report in reports))
@@ -239,8 +243,10 @@ _TALK = """come here over there turn it off and on again what is it now look at 
 def told(report: Report) -> str:
     """For people."""
     near = ", ".join(f'"{one.text}" ({one.distance:.2f})' for one in report.near) or "nothing"
+    heads = [report.head] if report.head else []
     lines = [
         f'"{report.phrase}": {report.rating}',
+        *(f"  head       {name} is trained for it and hears it more surely than a text: `- phrase: {name}`" for name in heads),
         f"  pieces     {len(report.pieces)}: {' '.join(report.pieces)}" + (f" (rare: {' '.join(report.rare)})" if report.rare else ""),
         f"  syllables  {report.syllables}",
         f"  near       {near}",
