@@ -29,5 +29,6 @@ def held(pid: int) -> Iterator[None]:
             os.waitpid(tid, WALL)
         yield
     finally:
-        for tid in taken:
-            libc.ptrace(PTRACE_DETACH, tid, None, None)
+        for tid in reversed(taken):  # the first thread last: of one that was killed meanwhile it ends after the others
+            if libc.ptrace(PTRACE_DETACH, tid, None, None):
+                os.waitpid(tid, WALL)  # and its parent hears of it when we have

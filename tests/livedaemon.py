@@ -18,7 +18,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -106,16 +106,15 @@ def alive(pid: int) -> bool:
 
 @contextmanager
 def throttled(pid: int, share: float, period_s: float = 0.1) -> Iterator[None]:
-    """The process gets that share of a core at the most. It may end meanwhile."""
+    """The process gets that share of a core at the most."""
     over = threading.Event()
 
     def run() -> None:
-        with suppress(ProcessLookupError):
-            while not over.is_set():
-                os.kill(pid, signal.SIGSTOP)
-                over.wait((1 - share) * period_s)
-                os.kill(pid, signal.SIGCONT)
-                over.wait(share * period_s)
+        while not over.is_set():
+            os.kill(pid, signal.SIGSTOP)
+            over.wait((1 - share) * period_s)
+            os.kill(pid, signal.SIGCONT)
+            over.wait(share * period_s)
 
     thread = threading.Thread(target=run)
     thread.start()

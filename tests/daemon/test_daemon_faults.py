@@ -17,10 +17,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from daemon.test_daemon_lane import CLOCK, HARDLY, Room, room
+from daemon.test_daemon_lane import CLOCK, Room, room
 from debugger import held
 from faulttable import Fault
-from livedaemon import PATIENCE, Listen, alive, assert_whole, throttled, until
+from livedaemon import PATIENCE, Listen, alive, assert_whole, until
 from voiced.events import CloseReason, Endpoint, Event, Final, LikelyEnd, Partial, TextSource, TurnClosed, Wake
 from voiced.lanestate import HUNG_SECONDS
 
@@ -50,8 +50,8 @@ def reach(room: Room, path: Path, state: str) -> int:
 
 @contextlib.contextmanager
 def lasting(room: Room, state: str) -> Iterator[None]:
-    """A turn that is said meanwhile is pending for as long as this lasts, where that state is wanted: the second pass hardly moves."""
-    with throttled(room.listener.pids()["second_pass"], HARDLY) if state == "pending" else contextlib.nullcontext():
+    """A turn that is said meanwhile is pending for as long as this lasts, where that state is wanted: the second pass is held."""
+    with held(room.listener.pids()["second_pass"]) if state == "pending" else contextlib.nullcontext():
         yield
 
 
@@ -74,7 +74,8 @@ def test_a_process_that_dies_or_stands_still(
 ) -> None:
     listener = room.listener
     before = listener.pids()
-    turn = reach(room, kitchen, state)
+    with lasting(room, state):
+        turn = reach(room, kitchen, state)
     os.kill(before[victim], number)
     began = time.monotonic()
     happened = ("", "")

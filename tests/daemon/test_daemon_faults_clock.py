@@ -17,10 +17,10 @@ from pathlib import Path
 
 import pytest
 from daemon.test_daemon_faults import told_of
-from daemon.test_daemon_lane import HARDLY
 from daemon.test_daemon_reload import EVERY, Begin, Daemon, asked_again_and_again, begin
+from debugger import held
 from faulttable import Fault
-from livedaemon import assert_whole, throttled
+from livedaemon import assert_whole
 from voiced.events import Endpoint, Event, LikelyEnd, Partial, TurnClosed, Wake
 
 __all__ = ["asked_again_and_again", "begin"]
@@ -107,7 +107,7 @@ def test_a_wall_clock_that_jumps_moves_nothing(begin: Begin, wall_clock: WallClo
     listener, pids = daemon.listener, daemon.listener.pids()
     wake = listener.event(Wake)
     assert ahead(daemon, wake) == pytest.approx(0, abs=60)
-    with throttled(pids["second_pass"], HARDLY) if state == "pending" else nullcontext():
+    with held(pids["second_pass"]) if state == "pending" else nullcontext():
         STATES[state](daemon, wake.turn)
         wall_clock.step(STEPS[step])
     listener.event(TurnClosed, wake.turn)

@@ -14,14 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from livedaemon import PATIENCE, Listen, Listener, Process, Start, alive, assert_whole, descendants, environment, throttled, until
+from debugger import held
+from livedaemon import PATIENCE, Listen, Listener, Process, Start, alive, assert_whole, descendants, environment, until
 from soundserver import SoundServer
 from voiced.bus.connection import CallError
 from voiced.errors import BusError
 from voiced.events import CloseReason, Endpoint, Event, Final, Partial, TextSource, TurnClosed, Wake
-
-HARDLY = 0.001
-"""Of a core: what takes a second pass some hundredths of a second takes it a minute."""
 
 KITCHEN, CLOCK = "Turn on the lights in the kitchen.", "What time is it?"
 
@@ -224,9 +222,9 @@ def test_the_second_pass_is_killed_in_a_turn(room: Room, kitchen: Path, clock: P
     assert (final.source, final.text) == (TextSource.SECOND_PASS, KITCHEN)
     others(pids, listener.pids(), "second_pass")
 
-    # now while it has the turn's sound in its hands: it hardly moves, so that it cannot be done before it is killed
+    # now while it has the turn's sound in its hands: it is held, so that it cannot be done before it is killed
     turn, _, pids = begin(room, kitchen)
-    with throttled(pids["second_pass"], HARDLY):
+    with held(pids["second_pass"]):
         endpoint = listener.event(Endpoint, turn)
         os.kill(pids["second_pass"], signal.SIGKILL)
     closed = listener.event(TurnClosed, turn)
@@ -239,10 +237,10 @@ def test_the_second_pass_is_killed_in_a_turn(room: Room, kitchen: Path, clock: P
 
 
 @pytest.mark.parametrize("room", [500], indirect=True)
-def test_a_second_pass_that_hardly_moves_is_late_and_one_that_is_stopped_is_replaced(room: Room, kitchen: Path, clock: Path) -> None:
+def test_a_second_pass_that_does_not_move_is_late_and_one_that_is_stopped_is_replaced(room: Room, kitchen: Path, clock: Path) -> None:
     listener = room.listener
     turn, _, pids = begin(room, kitchen)
-    with throttled(pids["second_pass"], HARDLY):
+    with held(pids["second_pass"]):
         listener.event(TurnClosed, turn)
     assert_whole(listener.events(turn))
     final = listener.event(Final, turn)
