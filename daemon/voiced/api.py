@@ -25,6 +25,7 @@ from .errors import (
     OutputError,
     UsageError,
     VoicedError,
+    reason_of,
 )
 from .events import (
     Cancel,
@@ -167,7 +168,8 @@ __all__ = [
     "cache_directory", "channel_to_hear", "choose_device", "closed_nodes", "contradictions", "decode", "default_library", "defaults",
     "diagnose", "drift_of", "encode", "find_bus", "find_config", "find_devices", "glance", "hear", "interleaved", "is_crumb", "json_line",
     "letters", "measure", "open_session", "parse_settings", "phrase_words", "pipeline", "place_of", "plain_receipt", "play_bursts", "probe",
-    "provider", "read_audio", "read_settings", "reader_gone", "receipts_from_lines", "refusal", "roles", "run_command", "runtime_directory",
-    "second_pass", "segments", "speller", "tcm", "to_int16", "to_ms", "to_samples", "trace", "transducer", "try_library", "try_microphone",
-    "try_provider", "turn_rules", "unsayable", "wait_hops", "wake_verifier", "where_are_they", "windows", "worst_grade",
+    "provider", "read_audio", "read_settings", "reader_gone", "reason_of", "receipts_from_lines", "refusal", "roles", "run_command",
+    "runtime_directory", "second_pass", "segments", "speller", "tcm", "to_int16", "to_ms", "to_samples", "trace", "transducer",
+    "try_library", "try_microphone", "try_provider", "turn_rules", "unsayable", "wait_hops", "wake_verifier", "where_are_they", "windows",
+    "worst_grade",
 ]  # fmt: skip

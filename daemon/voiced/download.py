@@ -22,7 +22,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
-from .errors import FetchError
+from .errors import FetchError, reason_of
 from .integrity import sha256
 from .manifest import Archive, Wheel
 from .progress import Progress
@@ -105,7 +105,8 @@ def _transfer(archive: Archive, part: Path, name: str, progress: Progress) -> bo
             return _beyond_the_end(error, part)
         raise FetchError(archive.url, f"the server answered {error.code} {error.reason}", _advice(error.code)) from None
     except (urllib.error.URLError, http.client.HTTPException, OSError, ValueError) as error:
-        reason = getattr(error, "reason", None) or error
+        cause = getattr(error, "reason", None)  # of a URLError it may be the OSError, or a text
+        reason = cause if cause and isinstance(cause, str) else reason_of(cause or error)
         raise FetchError(archive.url, f"no connection: {reason}", "check the network and the proxy, then fetch again") from None
     with response:
         start = have if response.status == http.client.PARTIAL_CONTENT else 0

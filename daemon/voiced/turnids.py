@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from .errors import reason_of
+
 log = logging.getLogger("voiced")
 
 LANE_SLOTS = 8
@@ -86,7 +88,7 @@ class TurnIds:
         except FileNotFoundError:
             return 0
         except (OSError, UnicodeDecodeError) as error:
-            log.warning("%s cannot be read: %s; turn ids begin with the clock", self._path, error)
+            log.warning("%s cannot be read: %s; turn ids begin with the clock", self._path, reason_of(error))
             return 0
         if not text.isdigit() or int(text) > HIGHEST:
             log.warning("%s must hold a turn id; got %.40r; turn ids begin with the clock", self._path, text)

@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import BusError
+from ..errors import BusError, reason_of
 from .library import TIMEOUT_S, Library, close_bus, load, open_bus
 from .outbox import Outbox
 
@@ -302,7 +302,7 @@ class Connection:
             await self._bus.wait_for_disconnect()
             reason = "closed"
         except (EOFError, OSError) as error:
-            reason = str(error) or "the bus is gone"
+            reason = reason_of(error) if str(error) else "the bus is gone"
         except Exception as error:  # a message that the library cannot read ends its connection
             reason = f"{type(error).__name__}: {error}"
         self._end(reason)

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
 
-from ..errors import ModelError
+from ..errors import ModelError, reason_of
 
 WORD_START = "▁"
 
@@ -87,7 +87,7 @@ def _rows(path: Path, between: str) -> Iterator[tuple[str, float]]:
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise ModelError(str(path), f"cannot be read: {error}", advice) from None
+        raise ModelError(str(path), f"cannot be read: {reason_of(error)}", advice) from None
     for number, line in enumerate(lines, 1):
         piece, found, value = line.rpartition(between)
         try:

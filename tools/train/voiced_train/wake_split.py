@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from voiced.errors import InputError
+from voiced.errors import InputError, reason_of
 
 Part = Literal["train", "dev", "test"]
 
@@ -69,7 +69,7 @@ def read(manifest: Path) -> list[Recording]:
     try:
         lines = manifest.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(str(manifest), f"cannot be read: {error}", "name a folder that has manifest.jsonl") from None
+        raise InputError(str(manifest), f"cannot be read: {reason_of(error)}", "name a folder that has manifest.jsonl") from None
     found: list[Recording] = []
     for number, line in enumerate(lines, 1):
         if not line.strip():

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from voiced.api import InputError, UsageError, to_samples
+from voiced.api import InputError, UsageError, reason_of, to_samples
 
 from .scores import no_reference, normalised
 
@@ -78,14 +78,15 @@ class Clips:
 
 def read_held_out(path: Path) -> frozenset[str]:
     """Speakers, sources, and recordings by their file's name without its ending, one a line; `#` begins a comment. Raises InputError."""
-    return frozenset(name for line in _lines(path) if (name := line.partition("#")[0].strip()))
+    return frozenset(name for line in lines_of(path, "name a file of names, one a line") if (name := line.partition("#")[0].strip()))
 
 
-def _lines(path: Path) -> list[str]:
+def lines_of(path: Path, advice: str = "name a folder that has manifest.jsonl") -> list[str]:
+    """Of a manifest, or of another file. Raises InputError where it cannot be read."""
     try:
         return path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(str(path), f"cannot be read: {error}", "name a folder that has manifest.jsonl") from None
+        raise InputError(str(path), f"cannot be read: {reason_of(error)}", advice) from None
 
 
 def read_clips(data: Path, held_out: frozenset[str] = frozenset()) -> Clips:
@@ -93,7 +94,7 @@ def read_clips(data: Path, held_out: frozenset[str] = frozenset()) -> Clips:
     found: defaultdict[str, list[Clip]] = defaultdict(list)
     left_out: list[LeftOut] = []
     other: Counter[str] = Counter()
-    for number, line in enumerate(_lines(data / "manifest.jsonl"), 1):
+    for number, line in enumerate(lines_of(data / "manifest.jsonl"), 1):
         if not line.strip():
             continue
         name, where = f"manifest.jsonl:{number}", ""

@@ -10,15 +10,15 @@ The end of a query is the synthesizer's where it is known, else the manifest's l
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from voiced.api import InputError, Samples, Vad, Words, defaults, read_audio, to_ms, to_samples
+from voiced.api import Samples, Vad, Words, defaults, read_audio, to_ms, to_samples
 
-from .clips import Clip, LeftOut, clip_seed
+from .clips import Clip, LeftOut, clip_seed, lines_of
 from .scores import no_reference
 from .sounds import Bounds, pause_place, quiet_around, quietest, speech_bounds, with_quiet
 
@@ -122,15 +122,15 @@ def between_words(query: Query, words: Words) -> int | None:
 
 def spelled(data: Path) -> tuple[Clip, ...]:
     """Names, numbers and addresses, as clips; their text is None where it has figures, which may be said in several ways."""
-    entries = [entry for entry in _entries(data / "manifest.jsonl") if entry.get("source") == _SPELLED_SOURCE and "path" in entry]
+    entries = [entry for entry in _entries(lines_of(data / "manifest.jsonl")) if entry.get("source") == _SPELLED_SOURCE and "path" in entry]
     names = [str(entry["path"]) for entry in entries]
     texts = [str(entry.get("text", "")) for entry in entries]
     return tuple(Clip(data / name, name, SPELLED, None if no_reference(text) else text) for name, text in zip(names, texts, strict=True))
 
 
 def synthetic(manifest: Path, left_out: Callable[[LeftOut], None], seed: int) -> Iterator[tuple[Clip, Callable[[], Query]]]:
-    """The finished sentences of a synthesizer's manifest: lines with `speech` and `pauses`, in samples."""
-    for entry in _entries(manifest):
+    """The finished sentences of a synthesizer's manifest: lines with `speech` and `pauses`, in samples. Raises InputError."""
+    for entry in _entries(lines_of(manifest, "name a synthesizer's manifest.jsonl")):
         name = str(entry.get("path", "?"))
         try:
             if not entry.get("complete", True) or entry.get("role") != "synthetic":
@@ -168,12 +168,8 @@ class _Spoken:
         return replace(query, pause_ms=nearest, pause=(first + shift, last + shift), own_pause_ms=length)
 
 
-def _entries(manifest: Path) -> list[dict[str, Any]]:
-    """Raises InputError where the manifest cannot be read; a line that is no JSON object is another check's business (clips.read_clips)."""
-    try:
-        lines = manifest.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(str(manifest), f"cannot be read: {error}", "name a folder that has manifest.jsonl") from None
+def _entries(lines: Sequence[str]) -> list[dict[str, Any]]:
+    """Of a manifest; a line that is no JSON object is another check's business (clips.read_clips)."""
     found = []
     for line in lines:
         try:

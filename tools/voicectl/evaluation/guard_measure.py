@@ -26,6 +26,7 @@ from voiced.api import (
     is_crumb,
     letters,
     read_audio,
+    reason_of,
     refusal,
     segments,
     to_samples,
@@ -121,7 +122,7 @@ def noises(data: Path, per_file: int | None, left_out: Callable[[LeftOut], None]
     try:
         entries = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
     except (OSError, ValueError) as error:
-        raise InputError(str(path), f"cannot be read: {error}", "name a folder that has manifest.jsonl") from None
+        raise InputError(str(path), f"cannot be read: {reason_of(error)}", "name a folder that has manifest.jsonl") from None
     length = to_samples(1000 * PIECE_S)
     for entry in entries:
         if entry.get("role") not in ("noise", "music"):

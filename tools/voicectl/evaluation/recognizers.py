@@ -27,6 +27,7 @@ from voiced.api import (
     VoicedError,
     probe,
     provider,
+    reason_of,
     runtime_directory,
     to_samples,
 )
@@ -158,7 +159,7 @@ def metadata(path: Path) -> dict[str, str]:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             entries = [dict(_fields(entry)) for number, entry in _fields(data) if number == 14]
     except (OSError, ValueError) as error:
-        raise ModelError(str(path), f"is no ONNX model: {error}", "name an export's folder") from None
+        raise ModelError(str(path), f"is no ONNX model: {reason_of(error)}", "name an export's folder") from None
     return {entry.get(1, b"").decode(errors="replace"): entry.get(2, b"").decode(errors="replace") for entry in entries}
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from voiced.api import RATE, InputError, Samples, SegmentRules, Settings, Vad, __version__, read_audio, segments, to_samples
 
-from .clips import LeftOut
+from .clips import LeftOut, lines_of
 from .report import rate_text
 from .scores import Rate, rate
 from .sounds import VAD_HOP
@@ -95,12 +95,7 @@ def spans(labels: str) -> tuple[Span, ...]:
 
 def read(data: Path, vad: Vad, left_out: list[LeftOut]) -> Iterator[Labelled]:
     """Every file of the manifest that has labels, through the VAD. Raises InputError where the manifest cannot be read."""
-    path = data / "manifest.jsonl"
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(str(path), f"cannot be read: {error}", "name a folder that has manifest.jsonl") from None
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(lines_of(data / "manifest.jsonl"), 1):
         name = f"manifest.jsonl:{number}"
         try:
             entry = json.loads(line) if line.strip() else {}
