@@ -8,15 +8,18 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from livedaemon import Listener, Start, clock_and_silence, environment, own_bus, runtime_of_a_user, start, until
+from livedaemon import Listener, Start, clock_and_silence, descendants, environment, own_bus, runtime_of_a_user, start, until
 
 __all__ = ["start"]
 
 SAMPLES = Path(__file__).resolve().parents[2] / "tools" / "samples"
 SAID = "What time is it?"
+
+needs_gdbus = pytest.mark.skipif(not shutil.which("gdbus"), reason="gdbus is not installed (Debian: libglib2.0-bin)")
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +56,15 @@ def modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if done.returncode:
         pytest.skip(f"npm cannot bring dbus-next: {' '.join(done.stderr.split())[-200:]}")
     return folder / "node_modules"
+
+
+def started(pid: int) -> bytes:
+    """What the processes that this one started were called with."""
+    found = b""
+    for child in descendants(pid):
+        with suppress(OSError):  # ended meanwhile
+            found += Path(f"/proc/{child}/cmdline").read_bytes()
+    return found
 
 
 class Subscriber:
@@ -151,6 +163,22 @@ def test_shell(system: bool, start: Start, env: dict[str, str], bus: str, clock:
     survives(command, SAID, system=system, start=start, env=env, bus=bus, clock=clock, tmp_path=tmp_path)
 
 
+@needs_gdbus
+@pytest.mark.parametrize("address", [[], ["nonsense"], ["unix:path=/nowhere"]], ids=["none", "nonsense", "nobody"])
+def test_shell_says_in_a_line_that_no_bus_is_named(address: list[str]) -> None:
+    says_that_no_bus_is_named(["sh", str(SAMPLES / "subscriber.sh"), *address], dict(os.environ))
+
+
+@needs_gdbus
+def test_shell_ends_with_the_session_bus(tmp_path: Path) -> None:
+    with own_bus(tmp_path) as address:
+        env = os.environ | {"DBUS_SESSION_BUS_ADDRESS": address}
+        subscriber = Subscriber(["sh", str(SAMPLES / "subscriber.sh")], env, tmp_path)
+        until(lambda: b"monitor" in started(subscriber.process.pid), "gdbus monitor", lambda: subscriber.err)
+    assert subscriber.process.wait(timeout=60) == 1
+    assert subscriber.err.splitlines()[-1] == "the bus is gone"
+
+
 @pytest.mark.parametrize(
     ("printed", "text"),
     [
@@ -168,5 +196,6 @@ def test_what_gdbus_prints_is_read(printed: str, text: str | None, tmp_path: Pat
     (tmp_path / "gdbus").write_text(f"#!/bin/sh\ncat <<'LINE'\n{printed}\nLINE\n")
     (tmp_path / "gdbus").chmod(0o755)
     env = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    done = subprocess.run(["sh", SAMPLES / "subscriber.sh"], env=env, capture_output=True, text=True, check=True)
+    done = subprocess.run(["sh", SAMPLES / "subscriber.sh"], env=env, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, "the bus is gone\n")
     assert done.stdout == (f"{text}\n" if text is not None else "")
