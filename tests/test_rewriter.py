@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from voiced import rewriter, wire
 from voiced.events import Rewritten
 from voiced.fairqueue import FairQueue, Request
@@ -53,7 +54,7 @@ class World:
         monkeypatch.setattr(rewriter, "Child", self._child)
         self.answers: list[tuple[str, Rewritten]] = []
         self.later: list[Callable[[], None]] = []
-        self.fds: list[int] = []
+        self.fds: set[int] = set()  # of numbers that were given; one may be given again
         settings = SecondPassSettings(queue=queue)
         self.rewriter = Rewriter(
             {}, settings, lambda lane, answer: self.answers.append((lane, answer)), lambda *_: None, lambda _, call: self.later.append(call)
@@ -71,7 +72,7 @@ class World:
 
     def ask(self, lane: str, turn: int, attempt: int = 1) -> None:
         fd = os.open(os.devnull, os.O_RDONLY)
-        self.fds.append(fd)
+        self.fds.add(fd)
         self.rewriter.ask(Request(lane, turn, attempt, 100 * turn, fd))
 
     def answer(self, text: str = "yes", compute_ms: float = 50.0) -> None:
@@ -252,6 +253,133 @@ def test_no_lane_waits_twice_as_long_as_another(asks: list[str], lanes: int) -> 
         served.append(taken.lane)
     for at in range(len(served) - lanes + 1):
         assert len(set(served[at : at + lanes])) == lanes
+
+
+class AnyRequests(RuleBasedStateMachine):
+    """Lanes ask and take back, and the process answers, dies and hangs, in any order: whoever still waits is answered once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.patch = pytest.MonkeyPatch()
+        self.world = World(self.patch, queue=2)
+        self.turns = dict.fromkeys("abc", 0)
+        self.last: dict[str, tuple[str, int, int]] = {}  # of each lane, what it asked last
+        self.asked: list[tuple[str, int, int]] = []
+        self.unwanted: set[tuple[str, int, int]] = set()
+        self.stale: set[tuple[str, int, int]] = set()  # unwanted since they ran
+        self.answered: list[tuple[str, int, int]] = []  # by a process
+        self.wasted = 0
+        self.given = 0  # of processes that are gone
+
+    def running(self) -> list[tuple[str, int, int]]:
+        return [key for key in self.world.given() if key not in self.answered]
+
+    @initialize(width=st.integers(1, 3))
+    def ready(self, width: int) -> None:
+        self.width = width
+        self.world.process.say({"ready": [], "width": width})
+
+    @rule(lane=st.sampled_from("abc"), again=st.booleans(), taken_back=st.booleans())
+    def ask(self, lane: str, again: bool, taken_back: bool) -> None:
+        """For a new turn, or once more for the last one, whose attempt before is taken back as a rule."""
+        attempt = 1
+        if again and lane in self.last:
+            if taken_back:
+                self.drop(lane)
+            attempt = self.last[lane][2] + 1
+        else:
+            self.turns[lane] += 1
+        self.last[lane] = lane, self.turns[lane], attempt
+        self.asked.append(self.last[lane])
+        self.world.ask(*self.last[lane])
+
+    @rule(lane=st.sampled_from("abc"))
+    def drop(self, lane: str) -> None:
+        """What it asked last; once more it is nobody's."""
+        if lane in self.last:
+            key = self.last[lane]
+            self.stale |= {key} & set(self.running())
+            self.wasted += key not in self.unwanted and key in self.answered
+            self.unwanted.add(key)
+            self.world.rewriter.drop(*key)
+
+    @rule(lane=st.sampled_from("abc"))
+    def forget(self, lane: str) -> None:
+        self.last.pop(lane, None)  # its successor begins with a new turn
+        self.unwanted |= {key for key in self.asked if key[0] == lane}
+        self.stale |= {key for key in self.running() if key[0] == lane}
+        self.world.rewriter.forget(lane)
+
+    @precondition(lambda self: self.running())
+    @rule(which=st.integers(0, 9))
+    def answer(self, which: int) -> None:
+        running = self.running()
+        key = lane, turn, attempt = running[which % len(running)]
+        self.answered.append(key)
+        self.wasted += key in self.stale
+        for _ in range(2):  # said twice it counts once
+            answer = Rewritten(100 * turn, turn, attempt, f"{lane} {turn} {attempt}", compute_ms=1000.0)
+            self.world.process.say({"rewritten": encode(answer), "lane": lane})
+        assert [one[:3] for one in self.world.told()].count(key) == (key not in self.stale)
+
+    @rule(hangs=st.booleans())
+    def end(self, hangs: bool) -> None:
+        had, process = bool(self.running()), self.world.process
+        if hangs:
+            self.world.rewriter.watch(hung())
+        else:
+            process.kill()
+        if had or not hangs:
+            self.given += len(process.given)
+            self.world.later[-1]()
+            assert self.world.process is not process
+            self.ready(self.width)
+
+    @invariant()
+    def no_answer_is_made_up(self) -> None:
+        told = [one[:3] for one in self.world.told()]
+        assert len(told) == len(set(told))
+        assert all(
+            text == "" if failure else text == f"{lane} {turn} {attempt}" for lane, turn, attempt, text, failure in self.world.told()
+        )
+        assert set(told) <= set(self.asked)
+
+    @invariant()
+    def bounds_hold_and_counts_add_up(self) -> None:
+        count, running = self.world.count, self.running()
+        assert len(running) <= getattr(self, "width", 1)
+        assert count("waiting") <= 2
+        assert not count("waiting") or len(running) == self.width
+        assert self.world.open_fds() == len(running) + count("waiting")
+        assert count("started") == self.given + len(self.world.process.given)
+        assert count("done") == len(self.answered)
+        assert len(self.asked) == count("started") + count("waiting") + count("superseded") + count("refused") + self.left_waiting()
+        assert count("wasted") == count("wasted_s") == self.wasted
+
+    def left_waiting(self) -> int:
+        """Asked, and gone from the queue without an answer: nobody wanted them any more."""
+        given = {key for process in self.world.processes for key in _keys(process)}
+        told, waiting = {one[:3] for one in self.world.told()}, self.world.count("waiting")
+        return len(set(self.asked) - given - told) - int(waiting)
+
+    def teardown(self) -> None:
+        while self.running():
+            self.answer(0)
+        assert self.world.count("waiting") == 0
+        told = {one[:3] for one in self.world.told()}
+        assert set(self.asked) - self.unwanted <= told
+        assert {one[:3] for one in self.world.told() if not one[4]} <= set(self.answered)
+        self.world.rewriter.close()
+        assert self.world.open_fds() == 0
+        self.patch.undo()
+
+
+def _keys(process: Process) -> list[tuple[str, int, int]]:
+    return [(body["lane"], body["turn"], body["attempt"]) for body in process.given]
+
+
+AnyRequests.TestCase.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+TestAnyRequests = AnyRequests.TestCase
 
 
 def test_a_process_that_could_not_run_does_not_hang(world: World) -> None:

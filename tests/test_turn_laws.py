@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from turns import Lane, kinds, machine
+from turns import Lane, kinds, machine, turn_rules
 from voiced.events import (
     AudioLost,
     Cancel,
@@ -15,20 +16,24 @@ from voiced.events import (
     Endpoint,
     Event,
     Final,
+    Foreseen,
     LikelyEnd,
     Partial,
     Resumed,
+    Rewrite,
     Rewritten,
     Shutdown,
     SpeechStarted,
     Stop,
+    TextSource,
     Trigger,
     TurnClosed,
     TurnScore,
     Wake,
 )
 from voiced.states import State
-from voiced.turn import ATTEMPTS_LIMIT
+from voiced.turn import ATTEMPTS_LIMIT, WORD_LATE_MS
+from voiced.units import to_samples
 
 
 class AnyFacts(RuleBasedStateMachine):
@@ -37,6 +42,7 @@ class AnyFacts(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.lane = Lane(machine(first_turn=5, turn_step=3, changed={"turn_detector": True}))
+        self.given: list[Rewrite] = []  # that were answered, dropped or not
 
     @rule(ahead=st.integers(-16_000, 8000))
     def wake(self, ahead: int) -> None:
@@ -46,25 +52,71 @@ class AnyFacts(RuleBasedStateMachine):
     def hear(self, probability: float, count: int) -> None:
         self.lane.windows(probability, count)
 
-    @rule(text=st.sampled_from(["", "turn", "turn on", "turn off"]), token=st.none() | st.integers(0, 8000), certain=st.booleans())
-    def understand(self, text: str, token: int | None, certain: bool) -> None:
+    @rule(
+        text=st.sampled_from(["", "turn", "turn on", "turn off"]),
+        token=st.none() | st.integers(0, 8000),
+        certain=st.booleans(),
+        late=st.integers(0, 8000),
+    )
+    def understand(self, text: str, token: int | None, certain: bool, late: int) -> None:
         at = None if token is None else max(0, self.lane.now - token)
-        self.lane.words(text, at, -0.1 if certain else -9.0)
+        self.lane.words(text, at, -0.1 if certain else -9.0, max(0, self.lane.now - late) if text else None)
 
-    @rule(kind=st.sampled_from([Trigger, Stop, Cancel, AudioLost]), later=st.integers(0, 2000), word=st.sampled_from(["", "lights"]))
-    def from_outside(self, kind: type[Trigger | Stop | Cancel | AudioLost], later: int, word: str) -> None:
-        self.lane.last_word = word
+    @rule(parts=st.lists(st.tuples(st.integers(2, 12), st.integers(0, 30)), min_size=1, max_size=3), late=st.integers(0, 4000))
+    def say(self, parts: list[tuple[int, int]], late: int) -> None:
+        """As a speaker does, with pauses: of these words the recognizer says the last so late."""
+        self.wake(0)
+        for number, (speech, quiet) in enumerate(parts):
+            self.lane.windows(1.0, speech)
+            said = " ".join(["turn", "on", "lights"][: number + 1])
+            self.lane.windows(0.0, quiet // 2)
+            if self.lane.heart.open_turn:
+                self.lane.words(said, at=max(0, self.lane.now - late))
+            self.lane.windows(0.0, quiet - quiet // 2)
+
+    @rule(
+        kind=st.sampled_from([Trigger, Stop, Cancel, AudioLost]),
+        later=st.integers(0, 2000),
+        word=st.sampled_from(["", "lights"]),
+        ago=st.integers(0, 8000),
+    )
+    def from_outside(self, kind: type[Trigger | Stop | Cancel | AudioLost], later: int, word: str, ago: int) -> None:
         self.lane.now += later
+        self.lane.last_word = word
+        if word:
+            self.lane.last_word_at = max(0, self.lane.now - ago)
         self.lane.take(kind(self.lane.now))
+        self.lane.last_word = ""
 
-    @precondition(lambda self: self.lane.rewrites)
-    @rule(which=st.integers(0, 9), text=st.sampled_from(["", "Turn on."]), failure=st.sampled_from(["", "late"]), again=st.booleans())
-    def answer(self, which: int, text: str, failure: str, again: bool) -> None:
-        order = self.lane.rewrites.pop(which % len(self.lane.rewrites))
+    @precondition(lambda self: self.lane.asked)
+    @rule(which=st.integers(0, 99), fails=st.booleans(), again=st.booleans())
+    def answer(self, which: int, fails: bool, again: bool) -> None:
+        """Any that was ever asked for, whose text says which: also one that was dropped, or answered before."""
+        order = self.lane.asked[which % len(self.lane.asked)]
+        failure, text = ("late", "") if fails else ("", f"{order.turn} {order.attempt}")
+        self.lane.rewrites = [one for one in self.lane.rewrites if one != order]
         answer = Rewritten(self.lane.now, order.turn, order.attempt, text, failure)
-        assert kinds(self.lane.take(answer)) in ([Final, TurnClosed], [])  # nothing: shut down before, or the turn is open
+        first = order not in self.given
+        told = kinds(self.lane.take(answer))
+        assert told in ([Final, TurnClosed], [])  # nothing: dropped, answered or shut down before, or the turn is open
+        assert first or not told
+        self.given.append(order)
         if again:
             assert self.lane.take(answer) == []
+
+    @precondition(lambda self: self.lane.foresights)
+    @rule(which=st.integers(0, 9), text=st.sampled_from(["", "turn on", "turn on the"]), ahead=st.none() | st.integers(-4000, 8000))
+    def foresee(self, which: int, text: str, ahead: int | None) -> None:
+        order = self.lane.foresights[-1 - which % len(self.lane.foresights)]
+        token = None if ahead is None else max(0, order.last + ahead)
+        self.lane.take(Foreseen(self.lane.now, order.turn, order.last, text, token, -1.0))
+
+    @precondition(lambda self: not self.lane.heart.open_turn)
+    @rule(second_pass=st.booleans(), speculative=st.booleans(), guard=st.booleans())
+    def read_settings_anew(self, second_pass: bool, speculative: bool, guard: bool) -> None:
+        """Finals may be pending that were asked for by the old ones."""
+        rules = replace(turn_rules(), turn_detector=True, second_pass=second_pass, speculative=speculative, guard=guard)
+        self.lane.heart.adopt(rules)
 
     @precondition(lambda self: self.lane.scores)
     @rule(which=st.integers(0, 9), probability=st.sampled_from([0.1, 0.9]))
@@ -118,6 +170,24 @@ class AnyFacts(RuleBasedStateMachine):
         wakes = [at for at, event in enumerate(events) if isinstance(event, Wake)]
         for (turn, told), following in zip(turns.items(), wakes[1:], strict=False):
             assert any(isinstance(event, Endpoint | TurnClosed) for event in events[:following] if event in told), turn
+
+    @invariant()
+    def a_final_has_all_that_was_said(self) -> None:
+        """Whatever was dropped, answered late or twice: a second pass's text is of the attempt that it names, which was not dropped and
+        had heard the last speech and the last word."""
+        ends = {event.turn: event for event in self.lane.events if isinstance(event, Endpoint)}
+        spoken = {event.turn for event in self.lane.events if isinstance(event, SpeechStarted)}  # else the end of speech is the turn's own
+        orders = {(order.turn, order.attempt): order for order in self.lane.asked}
+        for final in (event for event in self.lane.events if isinstance(event, Final)):
+            if not final.attempt:
+                assert final.source is TextSource.FIRST_PASS
+                continue
+            order = orders[final.turn, final.attempt]
+            assert (final.turn, final.attempt) not in self.lane.dropped
+            assert order.last >= ends[final.turn].speech_end or final.turn not in spoken
+            assert order.last + to_samples(WORD_LATE_MS) >= (self.lane.first_passes[final.turn].last_word or 0)
+            if final.source is TextSource.SECOND_PASS:
+                assert final.text == f"{final.turn} {final.attempt}"
 
     def _lawful(self, told: list[Event], *, closed: bool) -> None:
         signs = [kind for kind in kinds(told) if kind in (LikelyEnd, Resumed)]

@@ -85,8 +85,10 @@ class Lane:
         self.last_word = ""  # what only its flush gives
         self.last_word_at: int | None = None
         self.events: list[Event] = []
+        self.first_passes: dict[int, FirstPass] = {}  # by turn
         self.rewrites: list[Rewrite] = []
         self.asked: list[Rewrite] = []  # the dropped ones, too
+        self.dropped: set[tuple[int, int]] = set()  # turn, attempt
         self.scores: list[ScoreTurn] = []
         self.foresights: list[Foresee] = []
 
@@ -101,13 +103,15 @@ class Lane:
             if isinstance(item, CloseTurn):
                 text, self.text = f"{self.text} {self.last_word}".strip(), ""
                 if item.flush:
-                    todo += self.heart.take(FirstPass(item.sample, item.turn, text, self.last_word_at))
+                    self.first_passes[item.turn] = FirstPass(item.sample, item.turn, text, self.last_word_at)
+                    todo += self.heart.take(self.first_passes[item.turn])
                 self.last_word_at = None
             elif isinstance(item, Rewrite):
                 self.rewrites.append(item)
                 self.asked.append(item)
             elif isinstance(item, DropRewrite):
                 self.rewrites = [order for order in self.rewrites if (order.turn, order.attempt) != (item.turn, item.attempt)]
+                self.dropped.add((item.turn, item.attempt))
             elif isinstance(item, ScoreTurn):
                 self.scores.append(item)
             elif isinstance(item, Foresee):
