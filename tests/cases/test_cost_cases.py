@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from benches.soak import look
+from benches.soaked import Look
 from voiced import assembly
 from voiced.audio import Samples
 from voiced.ears import VAD_HOP
@@ -34,5 +35,5 @@ def test_c3_one_stream_that_never_ends_keeps_its_memory(library: Library, sample
     for number in range(MINUTES):
         for at in range(0, len(minute), VAD_HOP):
             stage.step(minute[at : at + VAD_HOP])
-        seen.append(look(number / 60).rss_mb)
+        seen.append(Look.at(os.getpid(), number / 60).rss_mb)
     assert max(seen[MINUTES // 2 :]) - max(seen[: MINUTES // 2]) < GRAIN_MB, seen

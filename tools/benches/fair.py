@@ -24,7 +24,7 @@ from . import recordings
 from .lanes import listen
 from .rows import Row
 from .running import Daemon, several
-from .soak import pieces
+from .soaked import pieces
 
 LANES = 8
 STAGGER_S = 0.3

@@ -30,6 +30,12 @@ READY_S = 60.0
 TURNS_S = 120.0
 """Some times what the longest sound of a bench takes."""
 
+END_S = 30.0
+"""Its processes end in milliseconds; the greatest of its own patiences there is two seconds."""
+
+RECEIPTS = 200
+"""Turns that it keeps to be asked for: all that a bench has."""
+
 _TOO_SLOW = "measure on a machine that has more time"
 
 _LANE = """  - name: "{name}"
@@ -40,9 +46,19 @@ _LANE = """  - name: "{name}"
 class Daemon:
     """A running daemon, and what its processes cost (of several lanes `pids` has the last). `client` is connected to it."""
 
-    def __init__(self, process: asyncio.subprocess.Process, client: Client) -> None:
-        self._process = process
+    def __init__(self, process: asyncio.subprocess.Process, client: Client, said: asyncio.Task[bytes]) -> None:
+        self._process, self._said = process, said
         self.client = client
+
+    async def end(self) -> tuple[int, list[str]]:
+        """Ends it as a service manager does: its exit code, and what it wrote since it was ready. Raises InternalError."""
+        if self._process.returncode is None:
+            self._process.terminate()
+        try:
+            async with asyncio.timeout(END_S):
+                return await self._process.wait(), (await self._said).decode(errors="replace").splitlines()
+        except TimeoutError:
+            raise InternalError("voiced", f"it did not end within {END_S:.0f} s of SIGTERM", "see what its processes do") from None
 
     def pids(self) -> dict[str, int]:
         """Process ids by role: main, lane, second-pass, capture."""
@@ -112,6 +128,11 @@ def rss_mb(pid: int) -> float:
     return _smaps(pid, "Rss")
 
 
+def own_mb(pid: int) -> float:
+    """What it holds that is in no file: how much of its files is in memory is the system's choice, and with whom it is shared others'."""
+    return _smaps(pid, "Anonymous") + _smaps(pid, "Pss_Shmem")
+
+
 def _smaps(pid: int, name: str) -> float:
     lines = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines()
     return next(int(line.split()[1]) * 1024 / 1e6 for line in lines if line.startswith(f"{name}:"))
@@ -134,11 +155,13 @@ async def listening(source: str, directory: Path, environment: Mapping[str, str]
 
 
 @asynccontextmanager
-async def several(sources: Mapping[str, str], directory: Path, environment: Mapping[str, str] = os.environ) -> AsyncIterator[Daemon]:
-    """The same with lanes by their names."""
+async def several(
+    sources: Mapping[str, str], directory: Path, environment: Mapping[str, str] = os.environ, more: str = ""
+) -> AsyncIterator[Daemon]:
+    """The same with lanes by their names; `more`: sections of settings."""
     config = directory / "bench.yaml"
     lanes = "".join(_LANE.format(name=name, source=source) for name, source in sources.items())
-    config.write_text(f"lanes:\n{lanes}second_pass:\n  queue: 8\nlog:\n  receipts: 200\n", encoding="utf-8")
+    config.write_text(f"lanes:\n{lanes}second_pass:\n  queue: 8\nlog:\n  receipts: {RECEIPTS}\n{more}", encoding="utf-8")
     bus = start_private_bus(directory / "b")
     process = await asyncio.create_subprocess_exec(
         *VOICED, "--config", str(config), "--bus", bus.address, stderr=asyncio.subprocess.PIPE, env=environment
@@ -148,7 +171,7 @@ async def several(sources: Mapping[str, str], directory: Path, environment: Mapp
         await _ready(process.stderr)
         reading = asyncio.create_task(process.stderr.read())
         async with Client(bus.address) as client:
-            yield Daemon(process, client)
+            yield Daemon(process, client, reading)
         reading.cancel()
     finally:
         if process.returncode is None:
