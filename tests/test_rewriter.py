@@ -344,23 +344,25 @@ class AnyRequests(RuleBasedStateMachine):
         )
         assert set(told) <= set(self.asked)
 
+    @precondition(lambda self: hasattr(self, "width"))
     @invariant()
     def bounds_hold_and_counts_add_up(self) -> None:
         count, running = self.world.count, self.running()
-        assert len(running) <= getattr(self, "width", 1)
+        assert len(running) <= self.width
         assert count("waiting") <= 2
-        assert not count("waiting") or len(running) == self.width
+        busy = [key[0] for key in running]
+        assert len(busy) == len(set(busy)), "one runs and one waits a lane"
+        assert not count("waiting") or len(running) == self.width or {key[0] for key in self.waiting()} <= set(busy)
+        assert len(self.waiting()) == count("waiting")
         assert self.world.open_fds() == len(running) + count("waiting")
         assert count("started") == self.given + len(self.world.process.given)
         assert count("done") == len(self.answered)
-        assert len(self.asked) == count("started") + count("waiting") + count("superseded") + count("refused") + self.left_waiting()
         assert count("wasted") == count("wasted_s") == self.wasted
 
-    def left_waiting(self) -> int:
-        """Asked, and gone from the queue without an answer: nobody wanted them any more."""
+    def waiting(self) -> set[tuple[str, int, int]]:
+        """Asked, wanted, and neither given to a process nor answered without one."""
         given = {key for process in self.world.processes for key in _keys(process)}
-        told, waiting = {one[:3] for one in self.world.told()}, self.world.count("waiting")
-        return len(set(self.asked) - given - told) - int(waiting)
+        return set(self.asked) - self.unwanted - given - {one[:3] for one in self.world.told()}
 
     def teardown(self) -> None:
         while self.running():

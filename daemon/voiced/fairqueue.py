@@ -6,6 +6,7 @@ answers. So the queue is as long as there are lanes at the most (8), and a lane 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 
@@ -40,11 +41,12 @@ class FairQueue:
         self._waiting[request.lane] = request
         return before
 
-    def take(self) -> Request | None:
-        """The next lane's request; None where nobody waits."""
-        if not self._waiting:
+    def take(self, busy: Collection[str] = ()) -> Request | None:
+        """The next lane's request, of lanes that are not `busy`; None where none of them waits."""
+        free = [lane for lane in self._waiting if lane not in busy]
+        if not free:
             return None
-        lane = min(self._waiting, key=lambda lane: self._served.get(lane, 0))
+        lane = min(free, key=lambda lane: self._served.get(lane, 0))
         self._count += 1
         self._served[lane] = self._count
         return self._waiting.pop(lane)

@@ -3,9 +3,9 @@
 What lives here: who is being decoded, and that each request that somebody still waits for is answered exactly once, whatever happens to
 the process. What must not: who is next (fairqueue.py), the text, the deadline (the lane has it), the model.
 
-One request at a time is with the process (of a server as many as it has slots), so that its death costs that alone; the others wait here
-for its successor. A lane begins requests before it knows that its turn is over, and takes them back when the speaker goes on: one that
-waits goes at once, one that runs is computed to its end and nobody hears of it.
+One request at a time is with the process (of a server as many as it has slots, one a lane), so that its death costs that alone; the others
+wait here for its successor. A lane begins requests before it knows that its turn is over, and takes them back when the speaker goes on: one
+that waits goes at once, one that runs is computed to its end and nobody hears of it.
 """
 
 from __future__ import annotations
@@ -173,7 +173,10 @@ class Rewriter:
     def _next(self) -> None:
         if self._child and not (self._wanted or self._running or self._waiting):
             self._child.kill()
-        while self._child and self.ready and len(self._running) < self._width and (request := self._waiting.take()):
+        while self._child and self.ready and len(self._running) < self._width:
+            request = self._waiting.take({lane for lane, _, _ in self._running})
+            if request is None:
+                break
             self._running[_key(request)] = request
             self._counts["started"] += 1
             self._step(request, Step.STARTED)
