@@ -8,13 +8,14 @@ in evaluation/report.py and under the tables. Exit codes: 0 measured (clips left
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
 import os
 import sys
 from pathlib import Path
 
 from voiced.api import InputError, UsageError, default_library, defaults, runtime_directory
+
+from .extras import need
 
 HELD_OUT = Path(__file__).resolve().parents[1] / "train" / "held-out.txt"
 """In a checkout; elsewhere there is none, and all clips are measured."""
@@ -104,8 +105,7 @@ def evaluate(options: argparse.Namespace) -> int:
 
 def _check(options: argparse.Namespace) -> None:
     """What must be true before anything is loaded."""
-    if importlib.util.find_spec("jiwer") is None:
-        raise UsageError("asr eval", "counts word errors with jiwer, which is not installed", "pip install 'jiwer>=3,<5'")
+    need("jiwer", "asr eval", "counts word errors with")
     if options.limit is not None and options.limit < 1:
         raise UsageError("--limit", f"must be a number of clips from 1, got {options.limit}")
     if wrong_paths := [paths for paths in options.paths if not 1 <= paths <= 16]:

@@ -8,7 +8,6 @@ is nothing to measure by; 66 a model is missing, damaged or of another kind; 74 
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING
 from voiced.api import OutputError, UsageError, __version__, cache_directory, default_library, find_config, read_settings, runtime_directory
 
 from .asr import HELD_OUT
+from .extras import need
 from .wake import meter
 
 if TYPE_CHECKING:
@@ -197,8 +197,7 @@ def _where(options: argparse.Namespace) -> str:
 
 def _check(options: argparse.Namespace) -> None:
     """What must be true before anything is loaded."""
-    if importlib.util.find_spec("jiwer") is None:
-        raise UsageError("endpoint", "counts word errors with jiwer, which is not installed", "pip install 'jiwer>=3,<5'")
+    need("jiwer", "endpoint", "counts word errors with")
     if not (options.data or options.synthetic or getattr(options, "recordings", None)):
         raise UsageError("endpoint", "wants turns to judge by", "give --data DIR, --synthetic FILE, or recordings to tune by")
     if options.limit < 1:

@@ -8,7 +8,6 @@ What lives here: the command, from its options to its answer. What must not: any
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +15,7 @@ from pathlib import Path
 from voiced.api import InputError, UsageError, default_library, defaults, runtime_directory
 
 from .asr import HELD_OUT, progress
+from .extras import need
 
 
 def arguments(one: argparse.ArgumentParser) -> None:
@@ -66,8 +66,7 @@ def evaluate(options: argparse.Namespace) -> int:
 
 def _check(options: argparse.Namespace) -> None:
     """What must be true before anything is loaded."""
-    if importlib.util.find_spec("jiwer") is None:
-        raise UsageError("asr guard", "counts word errors with jiwer, which is not installed", "pip install 'jiwer>=3,<5'")
+    need("jiwer", "asr guard", "counts word errors with")
     for name, least in (("limit", 0), ("per_file", 1), ("seed", 0)):
         value = getattr(options, name)
         if value is not None and value < least:

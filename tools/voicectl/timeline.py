@@ -7,7 +7,6 @@ sample: the position of what happened, and, later, when it was known by the cloc
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -16,7 +15,9 @@ from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape
 
-from voiced.api import UsageError, to_ms
+from voiced.api import to_ms
+
+from .extras import need
 
 STRIP = 40
 """Columns of a timeline in the terminal."""
@@ -213,8 +214,7 @@ def _clean(said: str) -> str:
 
 def can_draw() -> None:
     """Raises UsageError where matplotlib is not installed."""
-    if importlib.util.find_spec("matplotlib") is None:
-        raise UsageError("--png", "is drawn with matplotlib, which is not installed", "pip install matplotlib, or take --svg")
+    need("matplotlib", "--png", "is drawn with", "take --svg")
 
 
 def png(path: Path, receipt: Mapping[str, Any]) -> None:

@@ -6,14 +6,14 @@ decision.
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from voiced.api import UsageError, __version__
+from voiced.api import __version__
 
+from ..extras import need
 from .clips import LeftOut
 from .endpoint_figures import HIDDEN_MS, Figures, Heard, Outcomes, Point, SetFigures
 from .endpoint_points import NEVER, SILENCE_ONLY
@@ -215,8 +215,7 @@ def _query(report: Report, at: int) -> dict[str, Any]:
 
 def can_draw() -> None:
     """Raises UsageError where matplotlib is not installed."""
-    if importlib.util.find_spec("matplotlib") is None:
-        raise UsageError("--picture", "is drawn with matplotlib, which is not installed", "pip install matplotlib, or leave --picture out")
+    need("matplotlib", "--picture", "is drawn with", "leave --picture out")
 
 
 def draw(path: Path, report: Report) -> None:

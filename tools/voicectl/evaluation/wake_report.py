@@ -6,15 +6,15 @@ not: scores, sound.
 
 from __future__ import annotations
 
-import importlib.util
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from voiced.api import UsageError, __version__
+from voiced.api import __version__
 
+from ..extras import need
 from .report import rate_text
 from .scores import Rate
 from .tables import Table, aligned, marked_down
@@ -293,8 +293,7 @@ def document(head: str, data: Path, all_figures: Sequence[Figures]) -> dict[str,
 
 def can_plot() -> None:
     """Raises UsageError where matplotlib is not installed."""
-    if importlib.util.find_spec("matplotlib") is None:
-        raise UsageError("--plot", "draws with matplotlib, which is not installed", "pip install matplotlib, or leave --plot out")
+    need("matplotlib", "--plot", "is drawn with", "leave --plot out")
 
 
 def plot(path: Path, all_figures: Sequence[Figures]) -> None:
