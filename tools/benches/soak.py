@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 from voiced import assembly
 from voiced.audio import AudioFrame
-from voiced.errors import VoicedError
+from voiced.command import run_command
 from voiced.events import Event, Final, TextSource, TurnClosed, Wake
 from voiced.models import default_library
 from voiced.settings import Settings
@@ -80,17 +80,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         periods = list(day(options.hours, options.turns))
     except ValueError as error:
         parser.error(str(error))
-    try:
+
+    def work() -> int:
         result = (run if options.pipeline else soak_daemon.run)(periods, tell)
-    except VoicedError as error:
-        print(f"tools/soak: {error}", file=sys.stderr)
-        return error.exit_code
-    wrong = result.broken()
-    if options.json:
-        print(json.dumps({"machine": machine(CHECKOUT), **asdict(result), "broken": wrong}, ensure_ascii=False))
-    else:
-        print(in_words(result, wrong))
-    return 1 if wrong else 0
+        wrong = result.broken()
+        if options.json:
+            print(json.dumps({"machine": machine(CHECKOUT), **asdict(result), "broken": wrong}, ensure_ascii=False))
+        else:
+            print(in_words(result, wrong))
+        return 1 if wrong else 0
+
+    return run_command("tools/soak", work)
 
 
 def in_words(result: Result, wrong: Sequence[str]) -> str:

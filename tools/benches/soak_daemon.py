@@ -107,7 +107,7 @@ class Told:
         self.turns: list[int] = []
         self.rewritten = 0
         self.skipped = 0  # sequence numbers that never came
-        self.away = 0  # how often the daemon went
+        self.away = False  # the daemon went
         self._sequence = 0
         self._there = False
         self._change = asyncio.Condition()
@@ -117,7 +117,7 @@ class Told:
             async with self._change:
                 if isinstance(item, Presence):
                     self._there = item.there
-                    self.away += not item.there
+                    self.away = self.away or not item.there
                 elif isinstance(item, Published):
                     self.take(item)
                 self._change.notify_all()
@@ -136,7 +136,7 @@ class Told:
 
     async def closed(self, turns: int) -> None:
         await self._wait(
-            lambda: self.counts[TurnClosed] >= turns or bool(self.away), f"turn {turns} was not closed {PATIENCE_S:.0f} s after its end"
+            lambda: self.counts[TurnClosed] >= turns or self.away, f"turn {turns} was not closed {PATIENCE_S:.0f} s after its end"
         )
         if self.away:
             raise Broken("the daemon went from the bus")
@@ -192,13 +192,18 @@ class _Soak:
             self._pids = dict(await self._daemon.processes())
             self._looks = {name: [] for name in self._pids}
             await self._say(periods, tell)
-        except Broken as broken:
+        except (Broken, VoicedError) as broken:
             self._wrong.append(str(broken))
         seconds = time.monotonic() - began
-        with suppress(VoicedError):  # a daemon that went is told above
-            await self._ask()
+        log: list[str] = []
+        for work in (self._ask(), self._end(log)):
+            try:
+                await work
+            except VoicedError as error:
+                self._wrong.append(str(error))
         following.cancel()
-        log = await self._end()
+        with suppress(asyncio.CancelledError):
+            await following
         told, counts = self._told, self._told.counts
         processes = tuple(Process.of(name, looks) for name, looks in self._looks.items() if looks)
         wrong = (*told.wrong(), *self._wrong)
@@ -274,12 +279,12 @@ class _Soak:
                 return position
             await asyncio.sleep(0.1)
 
-    async def _end(self) -> list[str]:
-        """Ends it; what it wrote beside its line a turn."""
+    async def _end(self, log: list[str]) -> None:
+        """Ends it; into `log` goes what it wrote beside its line a turn."""
         code, said = await self._daemon.end()
+        log += [line for line in said if f" lane {LANE} turn " not in line]
         if code:
             self._wrong.append(f"voiced ended with {code}, expected 0")
         alive = [name for name, pid in self._pids.items() if Path(f"/proc/{pid}").exists()]
         if alive:
             self._wrong.append(f"still there after the end: {', '.join(alive)}")
-        return [line for line in said if f" lane {LANE} turn " not in line]
