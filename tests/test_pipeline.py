@@ -232,11 +232,35 @@ def command_of(sample: Samples, turn: dict[str, Any]) -> Samples:
 @pytest.mark.parametrize("gap_ms", [0, 50, 100, 300, 800])
 @pytest.mark.parametrize("turn", [FIRST, SECOND], ids=["lights", "time"])
 def test_no_word_after_the_phrase_is_lost(pipeline: Pipeline, sample: Samples, quiet: Samples, turn: dict[str, Any], gap_ms: int) -> None:
-    """P1, and P8: no word of the phrase is in the text."""
+    """P1, and P8: no word of the phrase is in the text. E2: also without a gap the turn ends by its silence, not by a cap."""
     pipeline.reset()
     pieces = (phrase_of(sample, turn), quiet[: to_samples(gap_ms)], command_of(sample, turn), quiet)
-    (final,) = of(Final, run(pipeline, np.concatenate(pieces)))
+    told = run(pipeline, np.concatenate(pieces))
+    (final,) = of(Final, told)
     assert words(final.text) == words(turn["text"])
+    (endpoint,) = of(Endpoint, told)
+    assert endpoint.reason in (CloseReason.END_TOKEN, CloseReason.SILENCE)
+    assert endpoint.rule != "no_speech_but_words"
+    assert endpoint.sample - endpoint.speech_end <= to_samples(SETTINGS.endpoint.silence_ms + 100)
+
+
+def test_partials_of_six_turns_in_a_row_hold_nothing_of_the_turn_before(pipeline: Pipeline, sample: Samples, quiet: Samples) -> None:
+    """B8: opened by a client as soon as the one before has closed; another sentence each time, and none of its words comes back."""
+    feeder = Feeder(pipeline)
+    feeder.feed(quiet[:3200])
+    for number in range(6):
+        own, other = (FIRST, SECOND) if number % 2 else (SECOND, FIRST)
+        pipeline.ears.command(Trigger(0))
+        told = feeder.feed(quiet[:1600], command_of(sample, own))
+        while not pipeline.idle:
+            told += feeder.feed(quiet[:BLOCK])
+        partials, (final,) = of(Partial, told), of(Final, told)
+        assert {partial.turn for partial in partials} == {final.turn} == {number + 1}
+        assert len(partials[0].text.split()) <= 3
+        assert partials[0].stable == 0
+        assert all(before.heard <= after.heard <= after.sample for before, after in itertools.pairwise(partials))
+        assert not set(words(other["text"])) & {word for partial in partials for word in words(partial.text)}
+        assert words(final.text) == words(own["text"])
 
 
 def test_a_wake_into_silence_ends_without_a_final(pipeline: Pipeline, sample: Samples, quiet: Samples) -> None:

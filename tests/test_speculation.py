@@ -267,6 +267,8 @@ def test_an_answer_to_a_dropped_attempt_is_nobodys(lane: Lane) -> None:
     lane.windows(1.0, 10)
     lane.words("turn on the lights")
     lane.take(Rewritten(lane.now, 1, 1, "Turn on."))
+    assert kinds(lane.windows(0.0, 2)) == [LikelyEnd]  # of an attempt that begins meanwhile
+    lane.take(Rewritten(lane.now, 1, 1, "Turn on."))
     lane.windows(0.0, SECOND)
     assert lane.heart.pending_turns == (1,)
     lane.take(Rewritten(lane.now, 1, 1, "Turn on."))
@@ -364,15 +366,15 @@ def detecting() -> Lane:
     return Lane(machine(changed={"turn_detector": True}))
 
 
-def test_a_turn_detector_is_asked_at_each_mark_of_the_silence(detecting: Lane) -> None:
+def test_a_turn_detector_is_asked_at_each_mark_of_the_silence() -> None:
     """E7."""
-    lane = detecting
+    lane = Lane(machine(changed={"turn_detector": True}, silence_open_ms=2500.0), signs=True)
     lane.wake()
-    lane.say("set a timer for")  # open, so that silence alone waits for 1.2 s
+    lane.say("set a timer for")  # open, so that silence alone waits for longer than all marks
     spoken = lane.now
-    lane.windows(0.0, 2 * SECOND)
+    lane.windows(0.0, 3 * SECOND)
     marks = [order.last - spoken for order in lane.scores]
-    assert [mark // HOP for mark in marks] == [to_samples(200) // HOP + 1, to_samples(500) // HOP + 1]
+    assert [mark // HOP for mark in marks] == [to_samples(mark) // HOP + 1 for mark in (200, 500, 1200)]
     assert all((order.first, order.sample, order.turn) == (0, order.last, 1) for order in lane.scores)
 
 
@@ -396,6 +398,22 @@ def test_a_sure_answer_ends_the_turn(detecting: Lane) -> None:
     (endpoint,) = lane.take(TurnScore(lane.now, 1, order.last, 0.5))
     assert isinstance(endpoint, Endpoint)
     assert (endpoint.reason, endpoint.margins["turn_score"]) == (CloseReason.TURN_DETECTOR, 0.0)
+
+
+def test_with_neither_token_nor_detector_silence_alone_decides() -> None:
+    """Whatever a recognizer says of the end, and however sure it is."""
+    lane = Lane(machine(changed={"end_token": False, "turn_detector": False}), signs=True)
+    lane.wake()
+    lane.say("turn on")
+    spoken = lane.now
+    lane.words("turn on", token=lane.now, log_probability=0.0)
+    assert kinds(lane.windows(0.0, 2)) == [LikelyEnd]
+    told = lane.windows(0.0, SECOND)
+    (endpoint,) = told
+    assert isinstance(endpoint, Endpoint)
+    assert (endpoint.rule, endpoint.end_token) == ("silence", None)
+    assert 0 <= endpoint.sample - spoken - to_samples(700) < HOP
+    assert not lane.scores and not lane.foresights
 
 
 def test_an_answer_that_speech_has_overtaken_is_not_used(detecting: Lane) -> None:
