@@ -123,7 +123,7 @@ class Told:
                 self._change.notify_all()
 
     def take(self, item: Published) -> None:
-        self.skipped += item.sequence - self._sequence - 1 if self._sequence else 0
+        self.skipped += item.sequence - self._sequence - 1
         self._sequence = item.sequence
         self.counts[type(item.event)] += 1
         if isinstance(item.event, Wake):
