@@ -239,6 +239,19 @@ def test_the_flush_may_give_the_only_word(lane: Lane) -> None:
     assert lane.rewrite("Stop.")[-1] == TurnClosed(lane.now, 1, CloseReason.SILENCE, 0, endpoint.sample)
 
 
+@pytest.mark.parametrize("token", [False, True])
+def test_a_word_that_the_flush_takes_back_was_none(lane: Lane, token: bool) -> None:
+    """A recognizer's crumb of a sneeze: who reads "silence" or "end token" waits for a final."""
+    lane.wake()
+    lane.say("i")
+    lane.words("i", token=lane.now if token else None)
+    lane.text = ""
+    told = lane.windows(0.0, 2 * SECOND)
+    assert kinds(told) == [TurnClosed]
+    assert reasons(told) == [CloseReason.NO_TEXT]
+    assert lane.rewrites == []
+
+
 def test_a_whisper_that_the_vad_does_not_hear_gets_its_final(lane: Lane) -> None:
     lane.wake()
     lane.windows(0.1, SECOND)

@@ -209,6 +209,8 @@ class AnyFacts(RuleBasedStateMachine):
         assert all(0 <= partial.stable <= len(partial.text) for partial in partials)
         if closed and told[-1].reason in (CloseReason.CANCELLED, CloseReason.NO_SPEECH, CloseReason.NO_TEXT):  # type: ignore[union-attr]
             assert Endpoint not in order
+        if closed and told[-1].reason in (CloseReason.END_TOKEN, CloseReason.TURN_DETECTOR, CloseReason.SILENCE):  # type: ignore[union-attr]
+            assert Final in order
 
     def teardown(self) -> None:
         self.shut_down()

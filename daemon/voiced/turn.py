@@ -72,6 +72,10 @@ FORESIGHT_MS = 5000
 that asking costs some 230 ms of one x86 core at the most (`voicectl asr eval` prints the real-time factor)."""
 
 
+_AFTER_WORDS = (CloseReason.END_TOKEN, CloseReason.TURN_DETECTOR, CloseReason.SILENCE)
+"""What says that something was said, and that it is over."""
+
+
 class TurnMachine:
     """Feed it facts in the order of their samples; it gives events to publish and orders to obey, in order."""
 
@@ -324,7 +328,8 @@ class TurnMachine:
         assert closing is not None
         if not fact.text:
             del self._pending[turn.id]
-            return [*self._drop(turn), TurnClosed(self._now, turn.id, closing.reason, turn.first, closing.last)]
+            reason = CloseReason.NO_TEXT if closing.reason in _AFTER_WORDS else closing.reason  # the flush may take back all there was
+            return [*self._drop(turn), TurnClosed(self._now, turn.id, reason, turn.first, closing.last)]
         if closing.reason is CloseReason.NO_TEXT:  # the flush may give a word that no partial had
             turn.closing = closing = replace(closing, reason=CloseReason.SILENCE)
         turn.stable = turn.stable.then(turn.words.text, fact.text)
