@@ -31,7 +31,7 @@ from .stages.llama_server import LlamaServer
 from .stages.second_pass import SecondPassStage
 
 PROBE_NICE = 5
-"""Trying a model must not take the time of those who hear, as little as the recognizer does (placement.nice_transducer)."""
+"""Trying a model must not take the time of those who hear: behind the recognizer (placement.nice_transducer)."""
 
 
 def receive_job(link: wire.Link) -> dict[str, Any]:

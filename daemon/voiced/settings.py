@@ -158,7 +158,8 @@ class PlacementSettings:
     second_pass_ai_cores: tuple[int, ...] = knob((), "AI cores of its provider, one a thread.", low=0, high=_CORES_HIGH)
     nice_capture: int = knob(0, "Added to the daemon's nice level for capture.", low=-20, high=19)
     nice_ears: int = knob(0, "The same for ears.", low=-20, high=19)
-    nice_transducer: int = knob(5, "The same for the streaming recognizer.", low=-20, high=19)
+    # stage 2 of a wake runs there: at 5, beside a program that wants every core, a wake came twice as late as in calm (tools/bench busy)
+    nice_transducer: int = knob(2, "The same for the streaming recognizer.", low=-20, high=19)
     nice_second_pass: int = knob(10, "The same for the second pass.", low=-20, high=19)
 
 
