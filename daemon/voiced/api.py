@@ -75,7 +75,7 @@ from .settingsfile import find_config
 from .settingsfile import read as read_settings
 from .terminal import Conversation, json_line, reader_gone
 from .turn import TurnMachine
-from .units import HARD_CAP_MS, RATE, to_ms, to_samples
+from .units import HARD_CAP_MS, RATE, counted, to_ms, to_samples
 
 if TYPE_CHECKING:
     from .assembly import pipeline, second_pass, transducer, turn_rules, wait_hops, wake_verifier
@@ -165,11 +165,11 @@ __all__ = [
     "Rewrite", "Rewritten", "Samples", "ScoreTurn", "SecondPassStage", "SegmentRules", "Settings", "SoundFinding", "SpeechProbability",
     "Stop", "TextSource", "Transducer", "Trigger", "TurnClosed", "TurnDetector", "TurnMachine", "TurnScore", "Unknown", "UsageError", "Vad",
     "Verdict", "VoicedError", "Wake", "WakeFeatures", "WakeRefused", "Words", "__version__", "bar", "board", "burst_samples",
-    "cache_directory", "channel_to_hear", "choose_device", "closed_nodes", "contradictions", "decode", "default_library", "defaults",
-    "diagnose", "drift_of", "encode", "find_bus", "find_config", "find_devices", "glance", "hear", "interleaved", "is_crumb", "json_line",
-    "letters", "measure", "open_session", "parse_settings", "phrase_words", "pipeline", "place_of", "plain_receipt", "play_bursts", "probe",
-    "provider", "read_audio", "read_settings", "reader_gone", "reason_of", "receipts_from_lines", "refusal", "roles", "run_command",
-    "runtime_directory", "second_pass", "segments", "speller", "tcm", "to_int16", "to_ms", "to_samples", "trace", "transducer",
-    "try_library", "try_microphone", "try_provider", "turn_rules", "unsayable", "wait_hops", "wake_verifier", "where_are_they", "windows",
-    "worst_grade",
+    "cache_directory", "channel_to_hear", "choose_device", "closed_nodes", "contradictions", "counted", "decode", "default_library",
+    "defaults", "diagnose", "drift_of", "encode", "find_bus", "find_config", "find_devices", "glance", "hear", "interleaved", "is_crumb",
+    "json_line", "letters", "measure", "open_session", "parse_settings", "phrase_words", "pipeline", "place_of", "plain_receipt",
+    "play_bursts", "probe", "provider", "read_audio", "read_settings", "reader_gone", "reason_of", "receipts_from_lines", "refusal",
+    "roles", "run_command", "runtime_directory", "second_pass", "segments", "speller", "tcm", "to_int16", "to_ms", "to_samples", "trace",
+    "transducer", "try_library", "try_microphone", "try_provider", "turn_rules", "unsayable", "wait_hops", "wake_verifier",
+    "where_are_they", "windows", "worst_grade",
 ]  # fmt: skip

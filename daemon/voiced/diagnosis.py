@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from .soundcheck import SILENCE_DBFS, Channel, Measures
-from .units import RATE
+from .units import RATE, counted
 
 
 class Grade(Enum):
@@ -83,7 +83,7 @@ def worst(found: list[Finding]) -> Grade:
 
 def _rate(measures: Measures) -> Finding:
     count = len(measures.channels)
-    form = f"{measures.rate:,} Hz, {count} channel{'s' * (count > 1)}"
+    form = f"{measures.rate:,} Hz, {counted(count, 'channel')}"
     if measures.rate >= RATE:
         return Finding("rate", Grade.OK, form if measures.rate == RATE else f"{form}; converted to {RATE:,} Hz")
     advice = "a headset: give it a profile with mSBC or LC3 (pactl set-card-profile); else take another microphone"

@@ -15,6 +15,7 @@ from pathlib import Path
 from .errors import InputError
 from .knobs import fits, rows
 from .settings import LaneSettings
+from .units import counted
 
 SUFFIXES = (".wav", ".flac", ".ogg", ".oga", ".opus", ".mp3", ".aiff", ".aif", ".au", ".caf", ".w64")
 """By its name a file is taken for audio; whether it is, is seen when it is opened."""
@@ -34,7 +35,7 @@ class Folder:
         self.files = [path for path in found if path.suffix.lower() in SUFFIXES]
         self.left_out = [path.name for path in found if path not in self.files]
         if not self.files:
-            held = f"{len(found)} files, none of them audio by its name" if found else "no files"
+            held = f"{counted(len(found), 'file')}, none audio by its name" if found else "no files"
             raise InputError(str(directory), f"has nothing to hear: {held}", f"audio is {' '.join(SUFFIXES)}")
         known = rows(LaneSettings)["source"]
         if odd := [path for path in self.files if not fits(known, f"file:{path}")]:  # now: no lane may come upon one later

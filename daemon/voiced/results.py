@@ -24,7 +24,7 @@ from .folder import Folder
 from .receipts import Receipt
 from .settings import Settings, roles, to_plain
 from .statistics import percentile
-from .units import RATE
+from .units import RATE, counted
 
 WAITING = 1000
 """Lines that may wait for the disk: some minutes of eight lanes."""
@@ -228,7 +228,8 @@ def _write(path: Path, plain: Mapping[str, Any]) -> None:
 
 def _table(metrics: Mapping[str, Any]) -> str:
     """What was heard, and the vendor's aims beside ours."""
-    lines = [f"{metrics['files']} files in {metrics['lanes']} lanes: {metrics['audio_s']} s of sound, {metrics['utterances']} utterances"]
+    files, lanes, utterances = (counted(metrics[name], name.removesuffix("s")) for name in ("files", "lanes", "utterances"))
+    lines = [f"{files} in {lanes}: {metrics['audio_s']} s of sound, {utterances}"]
     if len(metrics["formats"]) > 1:
         kinds = "; ".join(f"{count} of {form}" for form, count in sorted(metrics["formats"].items(), key=lambda one: (-one[1], one[0])))
         lines.append(f"mixed formats, each converted to mono at 16 kHz: {kinds}")

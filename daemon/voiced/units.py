@@ -1,4 +1,4 @@
-"""The rate that a lane counts by, and milliseconds into samples and back. No NumPy: the main process counts samples too."""
+"""The rate that a lane counts by, milliseconds into samples and back, counts in words. No NumPy: the main process counts samples too."""
 
 RATE = 16_000
 """Samples a second inside a lane, whatever the device gives."""
@@ -16,3 +16,8 @@ def to_samples(milliseconds: float) -> int:
 def to_ms(samples: int) -> float:
     """Samples to milliseconds, for people and for the log."""
     return samples * 1000 / RATE
+
+
+def counted(count: int, what: str) -> str:
+    """For people: "1 lane", "2 lanes"."""
+    return f"{count} {what}{'s' * (count != 1)}"

@@ -106,7 +106,7 @@ def test_folders_that_are_none(env: dict[str, str], folder: Path, tmp_path: Path
         f"voiced: {empty}: has nothing to hear: no files; audio is .wav .flac .ogg .oga .opus .mp3 .aiff .aif .au .caf .w64",
     )
     shutil.move(folder / "notes.txt", empty)
-    assert refused(*job, empty)[1].startswith(f"voiced: {empty}: has nothing to hear: 1 files, none of them audio by its name")
+    assert refused(*job, empty)[1].startswith(f"voiced: {empty}: has nothing to hear: 1 file, none audio by its name")
     assert refused(*job, tmp_path / "none")[1].startswith(f"voiced: {tmp_path}/none: cannot be read: No such file or directory")
     assert refused("--lanes", "9", "--results", out, "--input-dir", folder) == (2, "voiced: error: --lanes must be 1 to 8; got 9")
     assert refused("--lanes", "2") == (2, "voiced: error: --lanes, --results, --headless and --verbose go with --input-dir")

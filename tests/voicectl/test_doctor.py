@@ -332,7 +332,7 @@ def test_the_command_beside_a_running_daemon(
         done.stdout
     )
     assert done.returncode == 0 and all(one["good"] and one["mend"] is None for one in found), done.stdout
-    assert f"voiced {__version__} runs, 1 lanes, health ok" in next(one["what"] for one in found if one["check"] == "bus")
+    assert f"voiced {__version__} runs, 1 lane, health ok" in next(one["what"] for one in found if one["check"] == "bus")
     assert voiced.stop() == 0
 
 

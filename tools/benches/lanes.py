@@ -29,6 +29,7 @@ from voiced.models import default_library
 from voiced.results import TARGETS, mean_ms
 from voiced.settings import Settings
 from voiced.statistics import percentile
+from voiced.units import counted
 
 from . import late, recordings
 from .rows import Row, number
@@ -160,7 +161,7 @@ async def listen(daemon: Daemon, seconds: float) -> list[Published]:
 def rows(one: Measured) -> list[Row]:
     """How late its lanes were."""
     values = late.of(one.late)
-    what = f"{one.lanes} lane{'s' * (one.lanes > 1)}"
+    what = counted(one.lanes, "lane")
     names = [f"lane{each + 1}" for each in range(one.lanes)]
     ears = [one.numbers.get(f"{name}.ears_late_p99_ms", float("nan")) for name in names]
     frame_ms, waited_ms = (mean_ms(one.numbers, names, of) for of in ("scribe_late", "scribe_waits"))
@@ -201,8 +202,10 @@ def sizing(one: Measured) -> list[Row]:
     found.append(Row("sizing", "lanes a core", 1 / each, "lanes", note="1 / the figure above; on a core like these"))
     for board in BOARDS_MB:
         what = f"lanes in {board} MB"
-        note = f"({FREE:g}·{board} - {shared_mb:.0f}) / {lane_mb:.0f} MB (PSS) a lane; at most {MOST} are allowed"
-        found.append(Row("sizing", what, max(0, int((FREE * board - shared_mb) / lane_mb)), "lanes", note=note))
+        room = max(0, int((FREE * board - shared_mb) / lane_mb))
+        note = f"({FREE:g}·{board} - {shared_mb:.0f}) / {lane_mb:.0f} MB (PSS) a lane"
+        note += f" give {room}; no more than {MOST} are allowed" if room > MOST else "; memory is what limits" * (room < MOST)
+        found.append(Row("sizing", what, min(room, MOST), "lanes", note=note))
     greatest = max((name for name in one.rss_mb if name.startswith("lane ")), key=lambda name: one.rss_mb[name][1])
     for name, (first, last) in one.rss_mb.items():
         if name == greatest or not name.startswith("lane "):

@@ -27,6 +27,7 @@ from voiced.api import (
     Settings,
     __version__,
     board,
+    counted,
     default_library,
     defaults,
     find_config,
@@ -315,7 +316,9 @@ def running(status: Mapping[str, Any]) -> Iterator[Finding]:
         if lane["health"] not in ("ok", "muted"):
             why = f": {lane['reason']}" if lane.get("reason") else ""
             wrong.append(Finding("bus", False, f"lane {lane['name']} hears nothing ({lane['health']}{why})", "voicectl mic test"))
-    yield from wrong or [Finding("bus", True, f"voiced {status['version']} runs, {len(status['lanes'])} lanes, health {status['health']}")]
+    yield from wrong or [
+        Finding("bus", True, f"voiced {status['version']} runs, {counted(len(status['lanes']), 'lane')}, health {status['health']}")
+    ]
 
 
 def _is_in(folders: Sequence[Path]) -> bool:

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..audio import AudioFrame
 from ..errors import InputError
-from ..units import RATE, to_samples
+from ..units import RATE, counted, to_samples
 from .wavfile import WavSource
 
 TAIL_MS = 500
@@ -45,7 +45,7 @@ class PacedFile:
     def form(self) -> str:
         """Format, rate and channels of the file, in words."""
         note = self._source.note()
-        return f"{note.format}, {note.rate} Hz, {note.channels} channel{'s' * (note.channels != 1)}"
+        return f"{note.format}, {note.rate} Hz, {counted(note.channels, 'channel')}"
 
     def read(self, timeout: float = 0.0) -> AudioFrame:
         """The next block, when it is due, which no `timeout` changes. Its `arrived_ns` is when it was due: of who takes it late, the
