@@ -337,6 +337,14 @@ def test_partials_say_what_stays_and_what_was_heard(lane: Lane) -> None:
     assert told == [Partial(lane.now, 1, "turn on the kitchen", len("turn on the"), 5120)]
 
 
+def test_words_of_sound_that_was_heard_late_are_not_dated_back(lane: Lane) -> None:
+    """A recognizer that catches up after a gap: no event stands before one that was told."""
+    likely(lane)
+    (partial,) = lane.take(Words(lane.now - 3 * HOP, "turn on the", heard=lane.now - 5 * HOP))
+    assert isinstance(partial, Partial)
+    assert (partial.sample, partial.heard) == (lane.now, lane.now - 5 * HOP)
+
+
 def test_a_dictation_of_six_turns_never_shows_an_earlier_turns_words(lane: Lane) -> None:
     """B8: the next turn's partials begin with nothing, also while the last one's final is pending."""
     for number in range(6):

@@ -206,6 +206,14 @@ def test_words_right_after_the_phrase_are_speech_once_they_outlast_its_tail(lane
     assert lane.rewrites[0].first == 100  # speech began with the turn, not before
 
 
+def test_speech_that_was_heard_before_the_phrase_was_known_is_not_dated_back(lane: Lane) -> None:
+    """A phrase given as text is told a chunk late: the VAD has heard what follows it."""
+    lane.now = 40 * HOP
+    lane.wake(phrase_end=20 * HOP)
+    told = [event for at in range(21, 41) for event in lane.take(SpeechProbability(at * HOP, 1.0))]
+    assert told == [SpeechStarted(lane.now, 1, 20 * HOP)]
+
+
 def test_a_wake_into_silence_ends_after_five_seconds(lane: Lane) -> None:
     """D8: no final, and the machine sleeps for the other 25."""
     lane.wake()

@@ -189,7 +189,7 @@ class TurnMachine:
                 self.state = next_state(self.state, Cue.SPEECH)
             if turn.speech_first is None:
                 turn.speech_first = max(turn.run, turn.first)
-                done.append(SpeechStarted(fact.sample, turn.id, turn.speech_first))
+                done.append(SpeechStarted(self._now, turn.id, turn.speech_first))
             turn.speech += fact.sample - max(turn.run, turn.first, turn.speech_end or 0)
             turn.speech_end = fact.sample
             turn.marks, turn.score = 0, None
@@ -204,7 +204,8 @@ class TurnMachine:
         done: list[Event | Order] = []
         if fact.text != before.text:
             turn.stable = turn.stable.then(before.text, fact.text)
-            done = [Partial(fact.sample, turn.id, fact.text, turn.stable.length, fact.heard, fact.last_word), *self._resume(turn)]
+            # of sound that was heard late, as after a gap, words stand before what the VAD has told meanwhile: they are known now
+            done = [Partial(self._now, turn.id, fact.text, turn.stable.length, fact.heard, fact.last_word), *self._resume(turn)]
         return done + self._decide(turn)
 
     def _scored(self, fact: TurnScore) -> list[Event | Order]:
