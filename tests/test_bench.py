@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from benches import fair, isolation, lanes, late, recordings
+from benches import busy, fair, isolation, lanes, late, recordings
 from benches.__main__ import BENCHES, CHECKOUT
 from benches.hearing import record
 from benches.lanes import KEEPS_UP_MS, Measured
@@ -23,7 +23,7 @@ from benches.rows import Row, markdown, number
 from hypothesis import given
 from hypothesis import strategies as st
 from voiced.desk import Published
-from voiced.events import Partial
+from voiced.events import Partial, Wake
 from voiced.models import Library
 from voiced.settings import Settings
 
@@ -189,6 +189,14 @@ def test_isolation(library: Library) -> None:
 
 
 @pytest.mark.slow
+def test_busy(library: Library) -> None:
+    """CASES C11."""
+    rows = figures("busy")
+    assert set(rows) == {"wake after its phrase, p50", "wake after its phrase, p95"}
+    assert all(row["aim"] == 2.0 and row["value"] > 0 and row["bare"] > 0 for row in rows.values())
+
+
+@pytest.mark.slow
 def test_peers(library: Library) -> None:
     rows = figures("peers")
     taken = [row for row in rows.values() if row["value"] is not None]  # PocketSphinx may not be had here
@@ -342,6 +350,31 @@ def test_trouble_is_told_apart_from_calm_and_from_what_lies_between() -> None:
     assert "4 in calm; ratio 0.75 to 1.50" in p50.note
     (nothing,) = isolation.rows("a disk stands still", heard)
     assert math.isnan(nothing.value) and nothing.note == "no partial was heard"
+
+
+# ── busy ───────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_wakes_time_is_from_its_phrases_end_and_what_came_between_does_not_count() -> None:
+    """The lane's sound began at 5 s by the clock, and the fastest wake is told as its sound is there."""
+    heard = [
+        (phase, Published("bench", 1, Wake(round(at * 16_000), 1, "jarvis", round((at - 0.2) * 16_000), 0.5, ""), told_us, 0))
+        for phase, at, late_ms in (
+            (busy.BETWEEN, 1.0, 0.0),
+            (busy.CALM, 3.0, 10.0),
+            (busy.CALM, 5.0, 40.0),
+            (busy.BETWEEN, 7.0, 500.0),
+            (busy.BUSY, 9.0, 100.0),
+            (busy.BUSY, 11.0, 300.0),
+        )
+        for told_us in [round((5 + at) * 1e6 + late_ms * 1000)]
+    ]
+    p50, p95 = busy.rows(heard)
+    assert [p50.value, p50.bare, p95.value, p95.bare] == pytest.approx([300.0, 210.0, 500.0, 240.0])
+    assert (p50.met, p95.met) == (True, False)
+    assert p50.note == "2 wakes, beside 2 in calm"
+    (nothing,) = busy.rows(heard[:3])
+    assert math.isnan(nothing.value) and nothing.note == "nothing woke"
 
 
 def test_a_disk_that_stands_still_keeps_its_writer_waiting_and_then_takes_all(tmp_path: Path) -> None:

@@ -110,7 +110,7 @@ def test_a_process_in_a_debuggers_hands_is_left_alone(room: Room, clock: Path, v
 @pytest.mark.slow
 @pytest.mark.parametrize("room", [20_000], indirect=True)
 def test_c11_a_hog_on_every_core_costs_no_sound(room: Room, clock: Path, faults: list[Fault]) -> None:
-    """How late the ears are while all else works, `tools/bench lanes` prints."""
+    """How late a wake is then, `tools/bench busy` prints."""
     room.turn(clock)
     before = room.listener.status()["statistics"]
     hogs = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in os.sched_getaffinity(0)]

@@ -14,7 +14,7 @@ from voiced.errors import VoicedError
 from . import page
 from .rows import Row, machine, markdown
 
-BENCHES = ("idle", "wake", "hearing", "partial", "dbus", "memory", "lanes", "fair", "isolation", "peers")
+BENCHES = ("idle", "wake", "hearing", "partial", "dbus", "memory", "lanes", "fair", "isolation", "busy", "peers")
 CHECKOUT = Path(__file__).resolve().parents[2]
 
 
