@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from voiced_train.align import needed, viterbi
 from voiced_train.data import Utterance
 from voiced_train.paths import LATE_END, LATE_PIECE, PATIENT_END, PROMPT_END, Ending, end_frame, place, steps, timed
 from voiced_train.sound import RATE, Sound, speech_bounds_in_noise
 from voiced_train.utterances import Cut, hushed, plain, quietest, shaped
+from voiced_train.viterbi import needed, viterbi
 
 END = 9
 

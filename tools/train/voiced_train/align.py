@@ -1,7 +1,7 @@
-"""Which frame says which piece: forced alignment by the CTC head.
+"""Where words end in recordings, by the CTC head's alignment, for the shapes of later copies.
 
-What lives here: the Viterbi search, and where words end in recordings, for the shapes of later copies. What must not: what training makes
-of an alignment.
+What lives here: the command, from cached recordings to their gaps between words. What must not: the search (viterbi.py), what training
+makes of an alignment (batches.py).
 
     python -m voiced_train.align CACHE… --weights weights.npz --bpe bpe.model --out cuts.jsonl
 
@@ -11,68 +11,20 @@ writes a line a recording that a cache has as it is: {"path": …, "cuts": [[wor
 from __future__ import annotations
 
 import argparse
-import itertools
 import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from voiced.errors import InputError, VoicedError
 
+from .batches import padded, read
 from .cache import Entry
-from .sound import RATE
+from .viterbi import FRAME_SAMPLES, aligned
 
-FRAME_SAMPLES = RATE // 25
 _WORD_START = "▁"
 _BATCH = 16
-LATEST = 6
-"""Frames after the end of speech in which a piece may still stand; a young model says the last ones at the end of the silence."""
-UNKNOWN = 0
-"""sentencepiece's number for what no piece spells; the blank's place in our vocabulary."""
-
-
-def viterbi(log_probabilities: NDArray[np.floating[Any]], labels: Sequence[int]) -> tuple[list[int], float]:
-    """The best CTC path through (T, symbols), blank 0: the first frame of each label, and the path's mean log-probability.
-
-    Graves et al. 2006. Raises ValueError where the frames are too few for the labels.
-    """
-    frames = len(log_probabilities)
-    if frames < needed(labels):
-        raise ValueError(f"{frames} frames are too few for {len(labels)} labels, which need {needed(labels)}")
-    if not labels:
-        return [], float(log_probabilities[:, 0].mean())
-    states = np.zeros(2 * len(labels) + 1, np.int64)
-    states[1::2] = labels
-    emitted = log_probabilities[:, states]
-    may_skip = np.zeros(len(states), bool)
-    may_skip[3::2] = states[3::2] != states[1:-2:2]
-    score = np.full(len(states), -np.inf)
-    score[:2] = emitted[0, :2]
-    came = np.zeros((frames, len(states)), np.int8)  # from how many states back
-    choices = np.full((3, len(states)), -np.inf)
-    columns = np.arange(len(states))
-    for frame in range(1, frames):
-        choices[0] = score
-        choices[1, 1:] = score[:-1]
-        choices[2, 2:] = np.where(may_skip[2:], score[:-2], -np.inf)
-        came[frame] = choices.argmax(0)
-        score = choices[came[frame], columns] + emitted[frame]
-    state = len(states) - 1 if score[-1] > score[-2] else len(states) - 2
-    total = float(score[state])
-    first = [0] * len(labels)
-    for frame in range(frames - 1, -1, -1):
-        if state % 2:
-            first[state // 2] = frame
-        state -= int(came[frame, state])
-    return first, total / frames
-
-
-def needed(labels: Sequence[int]) -> int:
-    """Frames that CTC needs at the least: one a label, and a blank between two that are the same."""
-    return len(labels) + sum(before == after for before, after in itertools.pairwise(labels))
 
 
 def cuts(entry: Entry, pieces: Sequence[int], frames: Sequence[int], starts: Sequence[bool]) -> list[list[int]]:
@@ -89,14 +41,6 @@ def cuts(entry: Entry, pieces: Sequence[int], frames: Sequence[int], starts: Seq
                     found.append([words, low, high])
             words += 1
     return found
-
-
-def aligned(log: NDArray[np.float32], pieces: Sequence[int], speech_end: float) -> tuple[list[int], float]:
-    """The frames of an utterance's pieces and their score, as `viterbi`, within the frames in which they may stand.
-
-    speech_end  the frame at which the last sentence's sound ends. Raises ValueError as `viterbi` does.
-    """
-    return viterbi(log[: min(round(speech_end) + LATEST, len(log))], pieces)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -117,7 +61,6 @@ def _run(options: argparse.Namespace) -> int:
     import sentencepiece
     import torch
 
-    from .batches import padded, read
     from .model import listen, load
 
     torch.set_num_threads(1)

@@ -18,10 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 from voiced.errors import InputError
 
-from .align import FRAME_SAMPLES, LATEST, UNKNOWN, aligned, needed
 from .cache import Cache, Entry
 from .features import FLOOR, MELS
 from .paths import Ending, Steps, place, steps, timed
+from .viterbi import FRAME_SAMPLES, LATEST, UNKNOWN, aligned, needed
 
 WORST_SCORE = -0.9
 """Mean log-probability a frame below which an alignment is not believed (a wrong text, or speech that nobody would understand)."""
