@@ -191,9 +191,6 @@ class Connection:
     async def add_match(self, rule: str) -> None:
         await self.ask("AddMatch", "s", rule)
 
-    async def remove_match(self, rule: str) -> None:
-        await self.ask("RemoveMatch", "s", rule)
-
     def statistics(self) -> ConnectionStatistics:
         waiting = self._outbox.statistics()
         return ConnectionStatistics(self._sent, waiting.waiting + bool(self._rest), waiting.replaced, waiting.dropped)

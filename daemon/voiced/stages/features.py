@@ -37,7 +37,6 @@ HOP = 1280
 TAIL = 480
 """Samples kept before each hop: a multiple of MEL_HOP, so the frames stay on the file's own grid, and at least 512 − 160."""
 
-FRAMES_PER_HOP = HOP // MEL_HOP
 EMBEDDING_FRAMES = 76
 """Mel frames under one embedding (775 ms)."""
 
