@@ -563,6 +563,15 @@ def test_clips_of_which_none_can_be_measured(folder: Make, capsys: pytest.Captur
     assert "none of its clips can be measured; gone.flac: cannot be read" in capsys.readouterr().err
 
 
+def test_what_was_left_out_is_told_and_of_much_the_first() -> None:
+    some = [clips.LeftOut("orders", f"{number}.flac", "is silent") for number in range(25)]
+    assert clips.told([], "clip") == [] and clips.first_of([]) == ""
+    assert clips.told(some[:1], "clip") == ["Left out: 1 clip.", "  0.flac: is silent"]
+    lines = clips.told(some, "file")
+    assert (lines[0], lines[-2:], len(lines)) == ("Left out: 25 files.", ["  19.flac: is silent", "  … and 5 more: --json names all."], 22)
+    assert clips.first_of(some) == "; the first of 25 left out: 0.flac: is silent"
+
+
 def test_without_jiwer_it_says_how_to_get_it(data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(sys, "path", [])  # nothing that is not yet imported is found
     monkeypatch.delitem(sys.modules, "jiwer", raising=False)

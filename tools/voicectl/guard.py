@@ -60,7 +60,7 @@ def evaluate(options: argparse.Namespace) -> int:
     print(f"voicectl asr guard: {model} after {settings.models.transducer}.")
     for table in guard_measure.tables(noise, speech):
         print("", aligned(table), sep="\n")
-    print("", *guard_measure.WHAT, *(f"Left out: {one.name}: {one.why}." for one in left_out), sep="\n")
+    print("", *guard_measure.WHAT, *clips.told(left_out, "file"), sep="\n")
     return 0
 
 

@@ -23,7 +23,7 @@ def arguments(one: argparse.ArgumentParser) -> None:
 def evaluate(options: argparse.Namespace) -> int:
     """Runs it and prints one report. Raises VoicedError."""
     from .evaluation import vad_measure
-    from .evaluation.clips import LeftOut
+    from .evaluation.clips import LeftOut, first_of, told
     from .evaluation.measure import vad_of
     from .evaluation.tables import aligned
 
@@ -32,14 +32,15 @@ def evaluate(options: argparse.Namespace) -> int:
     left_out: list[LeftOut] = []
     files = list(vad_measure.read(options.data, vad, left_out))
     if not files:
-        first = f"; the first of {len(left_out)} left out: {left_out[0].name}: {left_out[0].why}" if left_out else ""
-        raise InputError(str(options.data), f"has no file with vad_labels{first}", "label some: name,start,end,flag,… in seconds")
+        raise InputError(
+            str(options.data), f"has no file with vad_labels{first_of(left_out)}", "label some: name,start,end,flag,… in seconds"
+        )
     rules = vad_measure.all_rules(settings)
     rows = [vad_measure.figures(files, one) for one in rules]
     if options.json:
         print(json.dumps(vad_measure.document(options.data, len(files), rules, rows, left_out), ensure_ascii=False))
         return 0
-    told = [f"{one.name}: {one.about}." for one in rules] + [f"Left out: {one.name}: {one.why}." for one in left_out]
+    notes = [*(f"{one.name}: {one.about}." for one in rules), *told(left_out, "file")]
     print(f"voicectl vad eval: {settings.models.vad} on {len(files)} files.", aligned(vad_measure.table(rows)), sep="\n\n")
-    print("", *told, *vad_measure.WHAT, sep="\n")
+    print("", *notes, *vad_measure.WHAT, sep="\n")
     return 0

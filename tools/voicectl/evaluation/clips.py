@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from voiced.api import InputError, UsageError, reason_of, to_samples
+from voiced.api import InputError, UsageError, counted, reason_of, to_samples
 
 from .scores import no_reference, normalised
 
@@ -58,6 +58,23 @@ class LeftOut:
     set: str
     name: str
     why: str
+
+
+NAMED = 20
+"""Of what was left out, under tables; the JSON names all."""
+
+
+def told(left_out: Sequence[LeftOut], what: str) -> list[str]:
+    """Lines under tables: how many, and which and why. `what` they are, in the singular."""
+    if not left_out:
+        return []
+    more = [f"  … and {len(left_out) - NAMED} more: --json names all."] if len(left_out) > NAMED else []
+    return [f"Left out: {counted(len(left_out), what)}.", *(f"  {one.name}: {one.why}" for one in left_out[:NAMED]), *more]
+
+
+def first_of(left_out: Sequence[LeftOut]) -> str:
+    """For the end of a line that says that there is nothing."""
+    return f"; the first of {len(left_out)} left out: {left_out[0].name}: {left_out[0].why}" if left_out else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,10 +214,7 @@ def choose(clips: Clips, names: Sequence[str], limit: int | None, seed: int) -> 
     if not names:
         chosen = [name for name in FIRST_SETS if name in clips.sets] or list(clips.sets)
     if not chosen:
-        first = (
-            f"; the first of {len(clips.left_out)} left out: {clips.left_out[0].name}: {clips.left_out[0].why}" if clips.left_out else ""
-        )
-        raise InputError("manifest.jsonl", f"has no clip to measure by{first}")
+        raise InputError("manifest.jsonl", f"has no clip to measure by{first_of(clips.left_out)}")
     sets = {name: draw(clips.sets[name], limit, seed) for name in chosen}
     # a line whose set is not known might have been of any
     left_out = tuple(one for one in clips.left_out if one.set in (*chosen, "") or one.set not in clips.sets)

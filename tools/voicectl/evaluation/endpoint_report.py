@@ -14,16 +14,13 @@ from typing import Any
 from voiced.api import __version__
 
 from ..extras import need
-from .clips import LeftOut
+from .clips import LeftOut, told
 from .endpoint_figures import HIDDEN_MS, Figures, Heard, Outcomes, Point, SetFigures
 from .endpoint_points import NEVER, SILENCE_ONLY
 from .endpoint_run import Difference
 from .report import machine, rate_text, spread_text
 from .scores import Rate
 from .tables import Table, aligned, marked_down, without_empty
-
-_NAMED = 12
-"""Recordings left out that the tables name; the JSON names all."""
 
 MEDIAN_MS, P90_MS, CUT, CUT_AT_500_MS, LOST = 300.0, 600.0, 0.03, 0.05, 0.005
 """What is aimed at: end of speech to final, cut-offs of complete queries and at pauses of half a second, word errors lost to cutting."""
@@ -145,12 +142,7 @@ def remarks(report: Report) -> list[str]:
         same = report.checked - len(report.different)
         lines.append(f"Checked: {same} of {report.checked} queries end the same in the whole pipeline.")
         lines += [f"  {one.query}: replayed {one.replayed}; whole {one.whole}" for one in report.different]
-    if report.left_out:
-        lines.append(f"Left out: {len(report.left_out)} recordings.")
-        lines += [f"  {one.name}: {one.why}" for one in report.left_out[:_NAMED]]
-        if len(report.left_out) > _NAMED:
-            lines.append(f"  … and {len(report.left_out) - _NAMED} more: --json names all.")
-    return lines
+    return [*lines, *told(report.left_out, "recording")]
 
 
 def head(report: Report) -> str:

@@ -31,7 +31,7 @@ from voiced.api import (
 from voiced.api import Library as Models
 
 from . import endpoint_queries
-from .clips import FIRST_SETS, Clip, LeftOut, choose, draw, read_clips
+from .clips import FIRST_SETS, Clip, LeftOut, choose, draw, first_of, read_clips
 from .endpoint_figures import Figures, Heard, Outcomes, Point, figures, outcomes
 from .endpoint_points import NEVER, never
 from .endpoint_queries import PAUSES_MS, SPELLED, Query
@@ -121,10 +121,8 @@ def gather(asked: Asked, library: Library, progress: Progress, left_out: list[Le
                 heard.append(Heard(query, library.tape(query.samples)))
         progress(name, len(recordings), len(recordings))
     if not heard:
-        first = f"; the first of {len(left_out)} left out: {left_out[0].name}: {left_out[0].why}" if left_out else ""
-        raise InputError(
-            str(asked.data or asked.synthetic or asked.files[0]), f"has no query to measure by{first}", "name a folder that has some"
-        )
+        where = str(asked.data or asked.synthetic or asked.files[0])
+        raise InputError(where, f"has no query to measure by{first_of(left_out)}", "name a folder that has some")
     return heard + list(_paused(asked, library, heard, progress))
 
 

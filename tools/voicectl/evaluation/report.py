@@ -16,7 +16,7 @@ from typing import Any
 
 from voiced.api import RATE, __version__
 
-from .clips import Clips, LeftOut
+from .clips import Clips, LeftOut, told
 from .measure import WITHIN_MS, Figures, Heard, Rules
 from .recognizers import Export
 from .scores import Rate, Spread
@@ -24,8 +24,6 @@ from .tables import Table, aligned, marked_down, without_empty
 from .tracks import EARLY
 
 _LIBRARIES = ("sherpa-onnx", "onnxruntime", "numpy", "jiwer", "rapidfuzz")
-_NAMED = 20
-"""Clips left out that the tables name; the JSON names all."""
 
 WHAT = (
     "WER: word errors on the clip as it is (the model's tail of silence brings its last word out), both texts in lower case without "
@@ -161,12 +159,7 @@ def remarks(report: Report) -> list[str]:
             lines.append(f"{name}: held-out speakers only; {report.clips.trained[name]} clips of others are not measured.")
         elif not any(clip.held_out for clip in clips):
             lines.append(f"{name}: no list of held-out speakers names its own; a model may have been trained on them.")
-    if report.left_out:
-        lines.append(f"Left out: {len(report.left_out)} clips.")
-        lines += [f"  {one.name}: {one.why}" for one in report.left_out[:_NAMED]]
-        if len(report.left_out) > _NAMED:
-            lines.append(f"  … and {len(report.left_out) - _NAMED} more: --json names all.")
-    return lines
+    return [*lines, *told(report.left_out, "clip")]
 
 
 def head(report: Report) -> str:
@@ -183,8 +176,8 @@ def head(report: Report) -> str:
 def plain(report: Report) -> str:
     """Aligned columns, for a terminal."""
     blocks = [head(report), *map(aligned, tables(report))]
-    told = ["\n".join(lines) for lines in (remarks(report), WHAT) if lines]
-    return "\n\n".join([*blocks, *told]).replace("`", "")
+    notes = ["\n".join(lines) for lines in (remarks(report), WHAT) if lines]
+    return "\n\n".join([*blocks, *notes]).replace("`", "")
 
 
 def markdown(report: Report) -> str:
