@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from voiced import events
-from voiced.bus import interface
+from voiced.bus import bodies, interface
 from voiced.bus.connection import Value
 from voiced.desk import Published
 
@@ -49,15 +49,15 @@ def plain(value: Any) -> Any:
 @given(st.one_of(EVENTS), numbers, numbers, numbers)
 def test_every_event_comes_back_from_its_signal(event: Any, sequence: int, monotonic_us: int, realtime_us: int) -> None:
     published = Published("kitchen", sequence, event, monotonic_us, realtime_us)
-    member, body = interface.to_signal(published)
+    member, body = bodies.to_signal(published)
     signal = next(item for item in interface.LANE.signals if item.name == member)
     assert len(body) == len(signal.args)
     assert body[:3] == [sequence, getattr(event, "turn", 0), event.sample]
-    assert interface.from_signal("kitchen", member, [plain(item) for item in body]) == published
+    assert bodies.from_signal("kitchen", member, [plain(item) for item in body]) == published
 
 
 def test_every_event_of_the_heart_has_a_signal() -> None:
-    assert {kind.__name__ for kind in KINDS} == set(interface.SIGNATURES)
+    assert {kind.__name__ for kind in KINDS} == set(bodies.SIGNATURES)
 
 
 scores = st.floats(0, 1)
@@ -66,7 +66,7 @@ DECISIONS = st.one_of(st.builds(events.NearMiss, numbers, texts, scores, scores)
 
 @given(DECISIONS, numbers)
 def test_a_decision_says_where_when_and_by_how_much(event: Any, realtime_us: int) -> None:
-    said = {name: plain(value) for name, value in interface.to_decision(Published("kitchen", 7, event, 5, realtime_us)).items()}
+    said = {name: plain(value) for name, value in bodies.to_decision(Published("kitchen", 7, event, 5, realtime_us)).items()}
     assert said["event"] == type(event).__name__ in ("Wake", "WakeRefused", "NearMiss")
     assert (said["lane"], said["sequence"], said["sample"], said["realtime_us"]) == ("kitchen", 7, event.sample, realtime_us)
     if isinstance(event, events.NearMiss):
@@ -79,11 +79,11 @@ def test_a_decision_says_where_when_and_by_how_much(event: Any, realtime_us: int
 )
 def test_what_is_not_understood_is_said(member: str, body: list[Any]) -> None:
     with pytest.raises(ValueError):
-        interface.from_signal("kitchen", member, body)
+        bodies.from_signal("kitchen", member, body)
 
 
 def test_details_may_grow() -> None:
-    known = interface.from_signal("kitchen", "Partial", [7, 1, 16000, "hello", {"monotonic_us": 5, "stable_prefix": 3}])
+    known = bodies.from_signal("kitchen", "Partial", [7, 1, 16000, "hello", {"monotonic_us": 5, "stable_prefix": 3}])
     assert known == Published("kitchen", 7, events.Partial(16000, 1, "hello"), 5, 0)
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from voiced import events
-from voiced.bus import dispatch, interface
+from voiced.bus import bodies, dispatch, interface
 from voiced.bus.connection import CallError, Connection, Incoming, Value, connect
 from voiced.desk import LaneView, Reloaded
 from voiced.errors import BusError
@@ -426,7 +426,7 @@ def test_broadcast_on_a_session_bus(bus: Bus, library: str, go: Go, desk: Memory
             desk.change(dataclasses.replace(desk.now.lanes[0], state="hearing", turn=7))
             desk.become(health="stalled", muted=True)
             changes = await ear.until("PropertiesChanged", 3)
-            got = [interface.from_signal("kitchen", message.member, message.body) for message in ear.heard if message.interface == LANE]
+            got = [bodies.from_signal("kitchen", message.member, message.body) for message in ear.heard if message.interface == LANE]
             assert got == sent
             said = {message.path: message.body for message in changes}
             assert said[KITCHEN][0] == LANE
@@ -453,7 +453,7 @@ def test_only_subscribers_hear_lanes_on_a_system_bus(bus: Bus, library: str, go:
             desk.become(health="stalled")
             await overheard.until("PropertiesChanged")
             await ear.until("PropertiesChanged", 2)
-            assert [interface.from_signal("kitchen", item.member, item.body) for item in ear.heard if item.interface == LANE] == [sent]
+            assert [bodies.from_signal("kitchen", item.member, item.body) for item in ear.heard if item.interface == LANE] == [sent]
             assert {message.path for message in overheard.heard} == {interface.STATUS_PATH}
 
             await ask(subscriber, interface.ROOT, f"{MANAGER}.Unsubscribe")

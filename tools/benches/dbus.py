@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 from voiced import events
-from voiced.bus import interface
+from voiced.bus import bodies, interface
 from voiced.bus.library import LIBRARIES, load
 from voiced.bus.private import start_private_bus
 from voiced.bus.service import Service
@@ -128,7 +128,7 @@ async def measure(address: str, library: str, rate_hz: int, count: int) -> tuple
     )
     assert receiver.stdout is not None
     await receiver.stdout.readline()
-    signature = interface.SIGNATURES["Partial"]
+    signature = bodies.SIGNATURES["Partial"]
 
     def send_bare(number: int) -> None:
         details = {"monotonic_us": root.Variant("t", now_us()), "realtime_us": root.Variant("t", 0)}

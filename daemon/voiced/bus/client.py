@@ -17,6 +17,7 @@ from typing import Any
 
 from ..desk import LevelHeard, Published
 from ..errors import BusError, ConfigError, DeviceError, InternalError, UsageError, VoicedError
+from . import bodies
 from . import interface as names
 from .connection import DAEMON, DAEMON_PATH, CallError, Connection, Incoming, Value, connect
 
@@ -264,9 +265,9 @@ class Client:
         if message.interface == names.LANE.name and lane is not None:
             try:
                 if message.member == "Level":
-                    self._put(names.from_level(lane, message.body))
+                    self._put(bodies.from_level(lane, message.body))
                     return
-                self._put(names.from_signal(lane, message.member, message.body))
+                self._put(bodies.from_signal(lane, message.member, message.body))
             except (ValueError, KeyError, TypeError):
                 self._put(Unknown(lane, message.member, message.body))
         elif message.member == "PropertiesChanged" and message.signature == "sa{sv}as" and message.path != names.STATUS_PATH:

@@ -16,6 +16,7 @@ from typing import Any
 from ..desk import Desk, LaneView, Snapshot
 from ..errors import ConfigError, DeviceError, InputError, InternalError, ModelError, UsageError, VoicedError
 from ..receipts import brief, to_plain
+from . import bodies
 from . import interface as names
 from .clients import Clients, Refusal
 from .connection import Connection, Incoming, Value
@@ -244,25 +245,25 @@ class Dispatcher:
 
     def _explain(self, lane: str, limit: int) -> list[Values]:
         try:
-            return [names.to_decision(one) for one in self._desk.explain(lane or None, limit)]
+            return [bodies.to_decision(one) for one in self._desk.explain(lane or None, limit)]
         except KeyError:
             raise self._no_lane(lane) from None
 
     def _turn(self, turn: int) -> Values:
         try:
-            return names.to_row(to_plain(self._desk.turn(turn)))
+            return bodies.to_row(to_plain(self._desk.turn(turn)))
         except KeyError:
             raise Refusal(names.NO_SUCH_TURN, f"no receipt of turn {turn}: it is not over, or kept no more") from None
 
     def _turns(self, lane: str, limit: int) -> list[Values]:
         try:
-            return [names.to_row(brief(one)) for one in self._desk.turns(lane or None, limit)]
+            return [bodies.to_row(brief(one)) for one in self._desk.turns(lane or None, limit)]
         except KeyError:
             raise self._no_lane(lane) from None
 
     def _latencies(self, lane: str) -> list[Values]:
         try:
-            return [names.to_row(row) for row in self._desk.latencies(lane or None)]
+            return [bodies.to_row(row) for row in self._desk.latencies(lane or None)]
         except KeyError:
             raise self._no_lane(lane) from None
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from ..desk import Desk, HealthChanged, LaneChanged, LevelHeard, News, Published, Reloaded, Snapshot
 from ..errors import BusError
+from . import bodies
 from . import interface as names
 from .clients import Clients
 from .connection import DAEMON, Connection, ConnectionStatistics, Incoming, connect
@@ -192,7 +193,7 @@ class Service:
                         names.lane_path(news.lane),
                         names.LANE.name,
                         "Level",
-                        *names.to_level(news),
+                        *bodies.to_level(news),
                         key=(news.lane, "Level"),
                         tell_all=False,
                     )
@@ -211,9 +212,9 @@ class Service:
             log.exception("%s was not published", type(news).__name__)
 
     def _publish(self, news: Published) -> None:
-        member, body = names.to_signal(news)
+        member, body = bodies.to_signal(news)
         key = (news.lane, member) if member in _REPLACED_BY_NEWER else None
-        self._emit(names.lane_path(news.lane), names.LANE.name, member, names.SIGNATURES[member], body, key=key)
+        self._emit(names.lane_path(news.lane), names.LANE.name, member, bodies.SIGNATURES[member], body, key=key)
 
     def _changed(self, path: str, interface: names.Interface, values: Values) -> None:
         """All values that change at all, not only the changed ones: so a newer message can replace one that waits."""
