@@ -128,7 +128,7 @@ def test_c11_a_hog_on_every_core_costs_no_sound(room: Room, clock: Path, faults:
 
 
 @pytest.mark.slow  # it stands still for longer than a lane may
-@pytest.mark.parametrize("state", ["asleep", "hearing", "trailing"])
+@pytest.mark.parametrize("state", ["asleep", *STATES])
 @pytest.mark.parametrize("who", ["main", "all"])
 @pytest.mark.parametrize("room", [2_000], indirect=True)
 def test_a_main_process_that_stands_still_blames_nobody(
@@ -139,7 +139,8 @@ def test_a_main_process_that_stands_still_blames_nobody(
     listener = room.listener
     pids = listener.pids()
     stopped = [room.process.pid, *({*pids.values()} - {room.process.pid} if who == "all" else ())]
-    turn = reach(room, kitchen, state)
+    with lasting(room, state):
+        turn = reach(room, kitchen, state)
     for pid in stopped:
         os.kill(pid, signal.SIGSTOP)
     if not turn and who == "main":
