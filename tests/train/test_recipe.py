@@ -176,6 +176,15 @@ def test_a_file_that_is_no_cache_is_named(made: Path, tmp_path: Path, bpe: Path,
     assert "are of two kinds" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("until", ["--minutes", "--steps"])
+@pytest.mark.parametrize("number", ["0", "-1", "nan"])
+def test_no_time_at_all_is_no_training(until: str, number: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        train.main(["path", "a.banks", "--start", "s", "--out", "o", "--bpe", "b", until, number])
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.endswith("--minutes and --steps must be numbers above 0\n")
+
+
 def test_training_goes_on_where_it_was(made: Path, bpe: Path, tmp_path: Path) -> None:
     told = [
         "path",

@@ -146,6 +146,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--threads", type=int, default=2, metavar="N")
     parser.add_argument("--seed", type=int, default=0, metavar="N")
     options = parser.parse_args(arguments)
+    if not (options.minutes > 0 and options.steps > 0):
+        parser.error("--minutes and --steps must be numbers above 0")
     try:
         return _run(options)
     except VoicedError as error:
