@@ -194,11 +194,10 @@ def test_a_process_that_hangs_is_ended_and_the_next_is_asked(world: World) -> No
     assert world.given() == [("b", 2, 1)]
 
 
-@pytest.mark.parametrize("how", [Standing.WANTING, Standing.STIRRING])
-def test_a_process_that_is_at_work_or_waits_for_a_core_is_waited_for_and_not_for_ever(world: World, how: Standing) -> None:
+def test_a_process_that_is_at_work_or_waits_for_a_core_is_waited_for_and_not_for_ever(world: World) -> None:
     """A long turn on a slow board, or beside others that want every core: a new process would begin by loading the model."""
     world.ask("a", 1)
-    world.process.standing = how
+    world.process.standing = Standing.AWAKE
     world.rewriter.watch(hung())
     world.rewriter.watch(hung() + BUSY_SECONDS - HUNG_SECONDS - 2)
     assert not world.told()

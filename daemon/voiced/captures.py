@@ -101,11 +101,13 @@ class Captures:
         elif device.child:
             device.child.send({"detach": lane.name})
 
-    def kill(self, name: str) -> None:
-        """Ends a device's process that has stopped working; another takes its place."""
+    def kill(self, name: str) -> bool:
+        """Ends a device's process that has stopped working; another takes its place. False where there is none, or one that starves."""
         device = self._devices.get(name)
-        if device and device.child:
-            device.child.kill()
+        if not (device and device.child) or device.child.starved:
+            return False
+        device.child.kill()
+        return True
 
     def watch(self, now: float) -> None:
         """Ends a process that has neither opened its device nor said that it cannot: it opens and gives up by a clock of its own."""

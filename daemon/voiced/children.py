@@ -18,7 +18,7 @@ from typing import Any
 
 from . import placement, wire
 from .errors import InternalError
-from .liveness import Look, Standing, standing
+from .liveness import STARVED_SHARE, Look, Standing, share, standing, wanting
 from .preflight import isa
 
 log = logging.getLogger("voiced")
@@ -70,9 +70,10 @@ class Child:
         self.started = time.monotonic()
         self.heard = self.started
         """CLOCK_MONOTONIC seconds of its last message."""
-        self.standing = Standing.STIRRING
+        self.standing = Standing.AWAKE
         """As `look` found it last."""
         self._looked: Look | None = None
+        self._share = 1.0  # of a core, as it has had it before that
         self.status: int | None = None
         self._on_message, self._on_exit = on_message, on_exit
         self.failure = ""
@@ -147,12 +148,17 @@ class Child:
     def look(self) -> Standing:
         """How it stands: to be asked at regular intervals."""
         before, self._looked = self._looked, Look.at(self.pid)
-        self.standing = standing(before, self._looked)
+        self.standing, self._share = standing(before, self._looked), share(before, self._looked)
         return self.standing
+
+    @property
+    def starved(self) -> bool:
+        """It would go on if it got a core: another in its place would get no more of one."""
+        return self._share < STARVED_SHARE and wanting(self.pid)
 
     def forgive(self, now: float) -> None:
         """It could not say anything until now; in seconds of CLOCK_MONOTONIC."""
-        self.heard, self._looked, self.standing = now, None, Standing.STIRRING
+        self.heard, self._looked, self.standing = now, None, Standing.AWAKE
 
     def _hear(self) -> None:
         while self._link:

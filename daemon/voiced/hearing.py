@@ -60,6 +60,11 @@ class Hearing:
         self._beat = now
         self._listened, self._came, self._taken = ((count, now) for count, _ in (self._listened, self._came, self._taken))
 
+    @property
+    def waited_s(self) -> float:
+        """As of the last beat: how long it has not gone on with what it should."""
+        return self._beat - min(self._taken[1], self._listened[1] if self._expected else self._beat)
+
     def judge(self) -> Verdict:
         """As of the last beat: of a lane that does not beat nothing is known."""
         if self._beat - self._taken[1] >= SCRIBE_PATIENCE_S:

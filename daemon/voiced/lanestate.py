@@ -17,7 +17,6 @@ from .desk import LaneView, PlacementRow
 from .errors import DeviceError, InternalError
 from .hearing import TOO_SLOW, Hearing, Overload, Verdict
 from .ledger import Ledger
-from .liveness import Standing
 from .settings import LaneSettings
 from .turnids import LANE_SLOTS
 from .units import RATE
@@ -25,8 +24,11 @@ from .units import RATE
 TRIGGER_SECONDS = 2.0
 
 HUNG_SECONDS = 10.0
-"""A lane beats every half second from a thread that does nothing else: silent for so long it is stuck, unless it waits for a core all the
-time. One that is stopped is seen sooner (liveness.py)."""
+"""A lane beats every half second from a thread that does nothing else: silent for so long it is stuck, unless it starves. One that is
+stopped is seen sooner (liveness.py)."""
+
+LATE_SECONDS = 2.0
+"""Without its next sign for so long, a lane is looked at more closely: whether it starves."""
 
 RECOVERY_SECONDS = 150.0
 """A pause between two tries, a process that loads for a minute, a device that takes as long to open: what is not back by then is lost."""
@@ -124,12 +126,16 @@ class LaneState:
         self.advanced_at = now
 
     def stuck(self, now: float) -> str:
-        """Why its process must be begun again, "" where it works; `now` in seconds of CLOCK_MONOTONIC."""
+        """Why its process must be begun again, "" where it works; `now` in seconds of CLOCK_MONOTONIC. While it starves its time stands
+        still."""
         if self.child is None:
             return ""
         silent = now - self.child.heard
-        starved = self.ready and self.child.standing is Standing.WANTING  # another in its place would have no more of the machine
-        if silent > (HUNG_SECONDS if self.ready else START_SECONDS) and not starved:
+        if self.ready and max(silent, self.hearing.waited_s) > LATE_SECONDS and self.child.starved:
+            self.child.forgive(now)
+            self.hearing.forgive(now)
+            return ""
+        if silent > (HUNG_SECONDS if self.ready else START_SECONDS):
             return f"it has not answered for {silent:.0f} s"
         verdict = self.hearing.judge() if self.ready else Verdict.HEARS
         return verdict.value if verdict in (Verdict.NO_EAR, Verdict.NO_SCRIBE) else ""

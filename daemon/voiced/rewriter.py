@@ -113,7 +113,7 @@ class Rewriter:
             self._child.kill()
         elif self._child and self._due:
             late_s, how = now - min(self._due.values()), self._child.standing
-            if late_s > (BUSY_SECONDS - HUNG_SECONDS if how in (Standing.WANTING, Standing.STIRRING) else 0):
+            if late_s > (BUSY_SECONDS - HUNG_SECONDS if how is Standing.AWAKE else 0):
                 log.error("the second pass has not answered for %.1f s; %s; it is killed", self._hung_s + late_s, how.value)
                 self._child.kill()
 

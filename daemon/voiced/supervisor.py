@@ -292,9 +292,8 @@ class Supervisor:
                 assert lane.child
                 log.error("lane %s: %s", lane.settings.name, stuck)
                 lane.child.kill()
-            elif lane.ready and lane.hearing.judge() is Verdict.NO_SOUND:
+            elif lane.ready and lane.hearing.judge() is Verdict.NO_SOUND and self._captures.kill(lane.settings.source):
                 log.error("lane %s: %s from %s", lane.settings.name, Verdict.NO_SOUND.value, lane.settings.source)
-                self._captures.kill(lane.settings.source)
 
     def deaf(self, now: float) -> list[str]:
         """Which lanes should hear and do not, and why; `now` in seconds of CLOCK_MONOTONIC."""
