@@ -119,6 +119,7 @@ def test_five_turns_back_to_back(room: Room, clock: Path) -> None:
     assert seen[1:] == seen[:1] * 4
     numbers = [item.sequence for item in room.listener.published()]
     assert numbers == list(range(1, len(numbers) + 1))
+    until(lambda: room.process.err.count(" turn ") == len(turns), "the last line of the log", lambda: room.process.err)
     lines = [line for line in room.process.err.splitlines() if " turn " in line]
     assert [int(line.split(" turn ")[1].split(":")[0]) for line in lines] == turns
     assert all("second pass" in line and "endpoint_ms" in line for line in lines)
