@@ -39,7 +39,7 @@ recording
 children
 batch
 runtime
-eventbox processes
+eventbox processes deadlines
 assembly
 pipeline
 ears spelling

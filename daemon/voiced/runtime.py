@@ -14,7 +14,6 @@ import queue
 import socket
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass
@@ -23,6 +22,7 @@ from typing import Any
 
 from . import assembly, placement, wire
 from .audio import Samples
+from .deadlines import Deadlines
 from .desk import PlacementRow
 from .ears import Ears, Gap, Heard, Spotting, counts
 from .errors import DeviceError, InputError, InternalError, VoicedError
@@ -99,8 +99,7 @@ class Lane:
         self._rows: list[PlacementRow] = []
         self._ears: Ears
         self._scribe: Scribe
-        self._asked: dict[int, Rewrite] = {}  # by turn, the newest: nobody waits for an older one
-        self._deadlines: OrderedDict[int, float] = OrderedDict()  # by turn that has ended
+        self._deadlines = Deadlines()
         self._deadline_s = self._settings.second_pass.deadline_ms / 1000
         self._state = "asleep"  # the one that main was told
         self._loudness, self._levels = Loudness(), False  # told where somebody wants to know
@@ -251,7 +250,7 @@ class Lane:
     def _write(self) -> None:
         while True:
             try:
-                item = self._heard.get(timeout=self._patience())
+                item = self._heard.get(timeout=self._deadlines.patience(time.monotonic()))
             except queue.Empty:
                 self._expire()
                 continue
@@ -284,11 +283,10 @@ class Lane:
     def _publish(self, events: list[Event], arrived_ns: int, taken_ns: int) -> None:
         stamps = Stamps(arrived_ns, taken_ns, time.monotonic_ns(), lost_samples=self._lost)
         for event in events:
-            if isinstance(event, Endpoint) and event.turn in self._asked:  # a rewrite that began before it has no less time
-                self._deadlines[event.turn] = time.monotonic() + self._deadline_s
+            if isinstance(event, Endpoint):
+                self._deadlines.end(event.turn, time.monotonic() + self._deadline_s)
             elif isinstance(event, TurnClosed):
-                self._asked.pop(event.turn, None)
-                self._deadlines.pop(event.turn, None)
+                self._deadlines.close(event.turn)
             self._outbox.put(event, stamps)
         state = self._scribe.machine.state.value
         if state != self._state and self._link.send({"state": state}):
@@ -296,6 +294,7 @@ class Lane:
 
     def _rewrite(self, order: Rewrite, sound: Samples) -> Rewritten | None:
         sent = False
+        self._deadlines.ask(order)
         with suppress(OSError):  # no memory for it, or no descriptor: no reason to lose the turn
             fd = wire.share(sound.tobytes())
             try:
@@ -303,20 +302,15 @@ class Lane:
             finally:
                 os.close(fd)
         if not sent:
+            self._deadlines.answer(order.turn, order.attempt)
             return Rewritten(order.sample, order.turn, order.attempt, "", "the second pass cannot be reached")
-        self._asked[order.turn] = order
         return None
 
     def _drop(self, order: DropRewrite) -> None:
         self._link.send({"drop": order.turn, "attempt": order.attempt})
 
-    def _patience(self) -> float | None:
-        return max(0.0, next(iter(self._deadlines.values())) - time.monotonic()) if self._deadlines else None
-
     def _expire(self) -> None:
-        while self._deadlines and self._patience() == 0:
-            turn, _ = self._deadlines.popitem(last=False)
-            order = self._asked[turn]
+        while order := self._deadlines.late(time.monotonic()):
             late = Rewritten(order.sample, order.turn, order.attempt, "", "the second pass was late")
             now_ns = time.monotonic_ns()
             self._publish(self._scribe.answer(late), now_ns, now_ns)
@@ -403,6 +397,7 @@ class Lane:
             case {"rewritten": plain}:
                 answer = decode(plain)
                 assert isinstance(answer, Rewritten)
+                self._deadlines.answer(answer.turn, answer.attempt)
                 self._heard.put(answer)
         return True
 
