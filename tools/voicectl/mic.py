@@ -73,7 +73,7 @@ def show(options: argparse.Namespace) -> int:
     try:
         chosen, why = choose_device(device_wanted, found.devices, found.default)
     except DeviceError as error:
-        why = str(error)
+        why = "; ".join(filter(None, (f"{device_wanted}: {error.what}", error.advice)))
     if options.json:
         for device in shown:
             print(json.dumps({**asdict(device), "default": device.source == found.default != "", "chosen": device == chosen}))
