@@ -50,8 +50,8 @@ class Look:
         except OSError:
             return cls("", 0, 0.0, now)
         told = dict(line.split(":\t", 1) for line in lines if ":\t" in line)
-        switches = int(told["voluntary_ctxt_switches"]) + int(told["nonvoluntary_ctxt_switches"])
-        return cls(told["State"][0], switches, ran, now)
+        switches = sum(int(told.get(kind, 0)) for kind in ("voluntary_ctxt_switches", "nonvoluntary_ctxt_switches"))
+        return cls(told.get("State", "")[:1], switches, ran, now)
 
 
 def standing(before: Look | None, now: Look) -> Standing:
