@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from voiced.errors import ConfigError, ModelError
 from voiced.models import Library
-from voiced.phrases import PhraseSettings, unsayable
+from voiced.phrases import HEAD_EVIDENCE, PhraseSettings, unsayable
 from voiced.settings import from_plain, parse, roles, to_plain
 from voiced.spelling import misspelled, read_bpe_model, speller, unspellable
 from voiced.stages.pieces import Pieces
@@ -32,8 +32,24 @@ def test_a_head_and_a_text_get_the_usual_values_of_their_kind() -> None:
     assert (text.name, text.threshold, text.boost, text.hops) == ("hey kitchen", PhraseSettings(text="x").threshold, 4, 0)
 
 
+@pytest.mark.parametrize(("entry", "evidence"), [
+    ("phrase: jarvis", HEAD_EVIDENCE["jarvis"]), ("phrase: jarvis, verify_evidence: null", HEAD_EVIDENCE["jarvis"]),
+    ("phrase: jarvis, verify_evidence: 0", 0), ("phrase: alexa", None), ("phrase: alexa, verify_evidence: ~", None),
+    ("text: jarvis", None), ("text: hey kitchen, verify_evidence: 0", 0),
+])  # fmt: skip
+def test_an_evidence_of_0_is_one_and_null_is_the_usual(entry: str, evidence: float | None) -> None:
+    assert parse(phrases(entry), "f").wake.phrases[0].verify_evidence == evidence
+
+
+def test_evidence_that_is_none_is_told() -> None:
+    what = "wake.phrases[0].verify_evidence: must be a number from -30 to 5 (natural logarithm), or null; got soon; default null"
+    assert mistakes("phrase: jarvis, verify_evidence: soon") == (f"f:3: {what}",)
+    (line,) = mistakes("phrase: jarvis, threshold: null")
+    assert "must be a number from 0 to 1; got null" in line  # of no other knob null is a value
+
+
 def test_they_cross_to_another_process_as_they_are() -> None:
-    settings = parse(phrases("phrase: jarvis, hops: 3", 'text: "hey kitchen", threshold: 0.3'), "f")
+    settings = parse(phrases("phrase: jarvis, hops: 3", "phrase: alexa", 'text: "hey kitchen", threshold: 0.3'), "f")
     assert from_plain(to_plain(settings)) == settings
 
 

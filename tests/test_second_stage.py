@@ -75,12 +75,13 @@ def test_another_threshold_keeps_the_model(library: Library) -> None:
 
 def test_a_phrase_may_want_evidence_of_its_own(library: Library) -> None:
     own = PhraseSettings("view-glass", verify_evidence=-1.25)
-    phrases = (PhraseSettings("jarvis"), PhraseSettings("alexa"), own, PhraseSettings(text="hey kitchen"))
+    zero = PhraseSettings("snowboy", verify_evidence=0)  # a value as others are
+    phrases = (PhraseSettings("jarvis"), PhraseSettings("alexa"), own, zero, PhraseSettings(text="hey kitchen"))
     verifier = made(replace(SETTINGS, wake=replace(SETTINGS.wake, phrases=phrases)), library)
     audio = np.zeros(25_600, np.int16)
     wanted = {one.name: verifier.verify(Phrase(one.name, (1.0,), (), audio)).scores["evidence_threshold"] for one in phrases}
     usual = SETTINGS.wake.verify_evidence
-    assert wanted == {"jarvis": HEAD_EVIDENCE["jarvis"], "alexa": usual, "view-glass": -1.25, "hey kitchen": usual}
+    assert wanted == {"jarvis": HEAD_EVIDENCE["jarvis"], "alexa": usual, "view-glass": -1.25, "snowboy": 0, "hey kitchen": usual}
 
 
 def test_what_is_kept_is_not_read_again(library: Library, tmp_path: Path) -> None:

@@ -121,7 +121,7 @@ def values(row: Any) -> Any:
     if row.type is int:
         return st.integers(int(knob.low), int(knob.high))
     if row.type is float:
-        return st.floats(knob.low, knob.high)
+        return (st.none() if row.optional else st.nothing()) | st.floats(knob.low, knob.high)
     if row.type is str:
         known = [
             knob.default,

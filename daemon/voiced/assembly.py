@@ -205,7 +205,8 @@ def wake_verifier(settings: Settings, library: Library, say: Say, before: Verifi
         where = "" if entry.text else str(library.find(entry.phrase, "wake-head").files["model"])
         if said := plain(entry.text or words(Path(where))):
             try:
-                phrases[entry.name] = Wanted(pieces.encode(said), entry.verify_evidence or wake.verify_evidence)
+                evidence = wake.verify_evidence if entry.verify_evidence is None else entry.verify_evidence
+                phrases[entry.name] = Wanted(pieces.encode(said), evidence)
             except ValueError as error:
                 advice = "name another model in models.wake_verifier, or set wake.verifier to score"
                 raise ModelError(where or name, str(error), advice) from None

@@ -3,7 +3,8 @@
 What lives here: `knob`, the declaration that stands on a field of a frozen dataclass (a *section*), and what follows from it
 alone. What must not: any setting by name (settings.py), any file or YAML (yamlread.py).
 
-A knob's type is its field's: bool, int, float, str, tuple[int, ...], or tuple[Section, ...] for a list of small sections.
+A knob's type is its field's: bool, int, float, str, tuple[int, ...], or tuple[Section, ...] for a list of small sections; of a number that
+may be left to others `float | None`, null in the file.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ class Row:
     type     the field's type, resolved; the section's class where `section`
     item     class of the entries of a list of sections, else None
     section  the field is a section of its own and has no value to check
-    optional  the section may be left out: None then
+    optional  the section may be left out, or the value be null: None then
     """
 
     name: str
@@ -102,8 +103,8 @@ def rows(section: type) -> Mapping[str, Row]:
             continue
         first, *others = typing.get_args(hints[field.name]) or (None,)
         item = first if dataclasses.is_dataclass(first) else None
-        if item and type(None) in others:
-            found[field.name] = Row(field.name, item, field.metadata["knob"], None, section=True, optional=True)
+        if type(None) in others:
+            found[field.name] = Row(field.name, first, field.metadata["knob"], None, section=item is not None, optional=True)
             continue
         found[field.name] = Row(field.name, hints[field.name], field.metadata["knob"], typing.cast("type | None", item))
     _ROWS[section] = found
@@ -112,6 +113,8 @@ def rows(section: type) -> Mapping[str, Row]:
 
 def show(value: object) -> str:
     """A value as it is written in YAML (every JSON text is YAML, and a reader of either knows it)."""
+    if value is None:
+        return "null"
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, tuple | list):
@@ -139,7 +142,7 @@ def wanted(row: Row) -> str:
     if row.type is int:
         return f"a whole number{span}{unit}"
     if row.type is float:
-        return f"a number{span}{unit}"
+        return f"a number{span}{unit}{', or null' if row.optional else ''}"
     if row.type is str:
         return knob.form or "text"
     return f"a list of whole numbers{span}, each once"
@@ -152,6 +155,8 @@ def fits(row: Row, value: object) -> bool:
     def within(number: float) -> bool:
         return (knob.low is None or number >= knob.low) and (knob.high is None or number <= knob.high)
 
+    if value is None:
+        return row.optional
     if row.item:
         return isinstance(value, tuple | list) and within(len(value))
     if row.type is bool:
@@ -198,7 +203,7 @@ def from_plain(kind: type[S], plain: Mapping[str, Any]) -> S:
             raise ValueError(f"{kind.__name__}.{name}: must be {wanted(row)}; got {value!r}")
         if row.item:
             values[name] = tuple(from_plain(row.item, item) for item in value)
-        elif row.type is float:
+        elif row.type is float and value is not None:
             values[name] = float(value)
         else:
             values[name] = tuple(value) if isinstance(value, list) else value

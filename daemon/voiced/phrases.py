@@ -35,7 +35,7 @@ Broken = tuple[tuple[str, ...], str]
 
 @dataclass(frozen=True, slots=True)
 class PhraseSettings:
-    """A wake phrase: a trained head's, or any text's. A 0 becomes the usual value of its kind, or stays where the kind has none."""
+    """A wake phrase: a trained head's, or any text's. A 0 or a null becomes the usual value of its kind, or stays where that has none."""
 
     phrase: str = knob("", "Id of a head model, once in the list; or else text.", pattern=f"|{MODEL}", form=f'"" or {MODEL_FORM}')
     text: str = knob("", 'Words that no head was trained for, as they are said: "hey kitchen" (voicectl wake check rates them).')
@@ -46,9 +46,9 @@ class PhraseSettings:
         0.0, f"How far the search leans to each piece of a text; 0: {TEXT_BOOST:g}.", low=0, high=10, unit="natural logarithm", live=True
     )
     hops: int = knob(0, f"Scores of a head in a row, one every 80 ms, that must count; 0: {HEAD_HOPS}.", low=0, high=25, live=True)
-    verify_evidence: float = knob(
-        0.0,
-        f"What counts for the second stage, of this phrase; 0: {_told(HEAD_EVIDENCE)}, else wake.verify_evidence.",
+    verify_evidence: float | None = knob(
+        None,
+        f"What counts for the second stage, of this phrase; null: {_told(HEAD_EVIDENCE)}, else wake.verify_evidence.",
         low=-30,
         high=5,
         unit="natural logarithm",
@@ -56,10 +56,11 @@ class PhraseSettings:
     )
 
     def __post_init__(self) -> None:
-        of_head = (HEAD_THRESHOLD, 0.0, HEAD_HOPS, HEAD_EVIDENCE.get(self.phrase, 0.0))
-        usual = (TEXT_THRESHOLD, TEXT_BOOST, 0, 0.0) if self.text else of_head
-        for name, value in zip(("threshold", "boost", "hops", "verify_evidence"), usual, strict=True):
+        usual = (TEXT_THRESHOLD, TEXT_BOOST, 0) if self.text else (HEAD_THRESHOLD, 0.0, HEAD_HOPS)
+        for name, value in zip(("threshold", "boost", "hops"), usual, strict=True):
             object.__setattr__(self, name, getattr(self, name) or value)
+        if self.verify_evidence is None and not self.text:  # of an evidence 0 is a value as others are
+            object.__setattr__(self, "verify_evidence", HEAD_EVIDENCE.get(self.phrase))
 
     @property
     def name(self) -> str:
