@@ -140,6 +140,8 @@ async def _run(
                 job.results.begin()
             lifeline.ready()
             log.info("ready")
+            if printer and options.show and not options.json:
+                printer.say(_invitation(settings))
             ended = asyncio.ensure_future(supervisor.ended())
             await _first(told.wait(), ended)
             if not ended.cancelled():
@@ -156,6 +158,16 @@ async def _run(
         log.warning("interrupted: the results are of what was heard until then, and metrics.json is not written")
         return INTERRUPTED
     return 0
+
+
+def _invitation(settings: Settings) -> str:
+    """To whoever sits before it."""
+    phrases = " or ".join(f'"{phrase.name.replace("-", " ")}"' for phrase in settings.wake.phrases)
+    if all(lane.listen == "always" for lane in settings.lanes):
+        what = "speak"
+    else:
+        what = f"say {phrases}, then what you want" if phrases else "no phrase is set, so a turn begins with voicectl trigger"
+    return f"Ready: {what}; ^C ends it."
 
 
 def _hang_up(told: asyncio.Event, supervisor: Supervisor) -> Callable[[], None]:

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from livedaemon import Listen, Start, alive, assert_whole, descendants, until
 from voiced.events import Final, TurnClosed
 
@@ -72,6 +73,22 @@ def test_show_is_the_daemon_with_its_events_on_the_terminal(start: Start, listen
     lines = shown.objects()
     assert {line["lane"] for line in lines} == {"desk"}
     assert next(line["text"] for line in lines if line["event"] == "Final") == FINALS[0]
+
+
+@pytest.mark.parametrize(
+    ("more", "what"),
+    [
+        ("", 'say "jarvis", then what you want'),
+        ("wake: {phrases: [{phrase: smart-mirror}, {text: hey kitchen}]}\n", 'say "smart mirror" or "hey kitchen", then what you want'),
+        ("wake: {phrases: []}\n", "no phrase is set, so a turn begins with voicectl trigger"),
+    ],
+)
+def test_show_says_how_to_begin(start: Start, bus: str, clock: Path, tmp_path: Path, more: str, what: str) -> None:
+    config = tmp_path / "voiced.yaml"
+    config.write_text(f"lanes: [{{name: desk, source: 'file:{clock}'}}]\n{more}")
+    shown = start("voiced", "--show", "--config", config, "--bus", bus)
+    shown.says(f"Ready: {what}; ^C ends it.\n")
+    assert shown.stop() == 0
 
 
 def test_a_terminal_that_stands_still_does_not_stop_the_daemon(
