@@ -78,6 +78,16 @@ def test_it_hears_no_more_silence_than_its_margin(lane: Lane) -> None:
     assert order.last == spoken + to_samples(200)
 
 
+def test_it_hears_a_first_word_that_was_too_soft_for_the_vad(lane: Lane) -> None:
+    lane.wake()
+    lane.windows(0.0, 12)
+    soft = lane.now - 6 * HOP
+    lane.windows(1.0, 10)
+    lane.take(Words(lane.now, "what is it", word_first=(soft, lane.now - 4 * HOP, lane.now - HOP)))
+    lane.windows(0.0, 3)
+    assert lane.rewrites[0].first == soft - to_samples(100)
+
+
 def test_a_token_is_a_sign_as_soon_as_the_vad_lets_go(lane: Lane) -> None:
     lane.wake()
     lane.say("stop")

@@ -282,8 +282,9 @@ class TurnMachine:
         """Only the speech and a margin: silence costs time and tempts an encoder-decoder to invent words."""
         turn.attempts += 1
         self._tally["rewrites"] += 1
-        first = turn.first if turn.speech_first is None else max(turn.first, turn.speech_first - self._lead_pad)
-        # a word may be too soft for the VAD
+        # a word may be too soft for the VAD, the first as well as the last
+        begun = min([turn.speech_first, *turn.words.word_first[:1]]) if turn.speech_first is not None else turn.first
+        first = max(turn.first, begun - self._lead_pad)
         last = now if turn.speech_end is None else min(now, max(turn.speech_end, turn.words.last_word or 0) + self._tail_pad)
         return Rewrite(self._now, turn.id, turn.attempts, first, last)
 
