@@ -18,7 +18,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -106,15 +106,16 @@ def alive(pid: int) -> bool:
 
 @contextmanager
 def throttled(pid: int, share: float, period_s: float = 0.1) -> Iterator[None]:
-    """The process gets that share of a core at the most."""
+    """The process gets that share of a core at the most; it may end meanwhile."""
     over = threading.Event()
 
     def run() -> None:
-        while not over.is_set():
-            os.kill(pid, signal.SIGSTOP)
-            over.wait((1 - share) * period_s)
-            os.kill(pid, signal.SIGCONT)
-            over.wait(share * period_s)
+        with suppress(ProcessLookupError):
+            while not over.is_set():
+                os.kill(pid, signal.SIGSTOP)
+                over.wait((1 - share) * period_s)
+                os.kill(pid, signal.SIGCONT)
+                over.wait(share * period_s)
 
     thread = threading.Thread(target=run)
     thread.start()
