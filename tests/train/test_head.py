@@ -19,7 +19,7 @@ from voiced.models import Library
 from voiced.stages.features import HOP, WakeFeatures
 from voiced.stages.wake import Stage1
 from voiced_train import head as heads
-from voiced_train import near_words, onnx_file, wake_data, wake_split, wake_tracks, wake_train, wake_voices
+from voiced_train import near_words, onnx_file, voices, wake_data, wake_split, wake_tracks, wake_train, wake_voices
 from voiced_train.augment import Scenery
 from voiced_train.head import SIZE, Examples, Head, Recipe
 from voiced_train.wake_tracks import Tracks
@@ -392,6 +392,15 @@ def test_without_voices_the_command_that_fetches_them_is_named(tmp_path: Path, m
     monkeypatch.setenv("VOICED_CACHE", str(tmp_path))
     with pytest.raises(ModelError, match=r"python -m voiced_train\.synthesize fetch"):
         wake_train.ready_voices()
+
+
+def test_what_is_kept_lies_where_the_models_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("VOICED_CACHE", "CACHE_DIRECTORY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", "/x")
+    assert (voices.cache_folder(), wake_train.default_cache()) == (Path("/x/voiced/voices"), Path("/x/voiced/wake"))
+    monkeypatch.setenv("VOICED_CACHE", "/own")
+    assert (voices.cache_folder(), wake_train.default_cache()) == (Path("/own/voices"), Path("/own/wake"))
 
 
 def test_ones_own_recordings_are_split_by_name_and_a_silent_one_is_named(tmp_path: Path, wav: Callable[[Path, NDArray[Any]], None]) -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -25,6 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from voiced.errors import FetchError, ModelError, UsageError
+from voiced.models import cache_directory
 
 from .phonemes import Phonemizer, kokoro_spelling
 from .sound import Sound
@@ -56,7 +56,7 @@ _KOKORO_IDS = {letter: 43 + i for i, letter in enumerate("abcdefghijklmnopqrstuv
 
 
 def cache_folder() -> Path:
-    return Path(os.environ.get("VOICED_CACHE") or "~/.cache/voiced").expanduser() / "voices"
+    return cache_directory() / "voices"
 
 
 def say(text: str, voice: str, speed: float = 1.0) -> tuple[Sound, int]:

@@ -12,7 +12,6 @@ computed is kept in the cache, so a second run, or another phrase, begins where 
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 from voiced.errors import InputError, ModelError, UsageError, VoicedError
-from voiced.models import DEFAULT_IDS, default_library
+from voiced.models import DEFAULT_IDS, cache_directory, default_library
 from voiced.stages.features import WakeFeatures
 
 from . import onnx_file
@@ -54,7 +53,7 @@ SPREAD_LOGITS = 4.0
 
 
 def default_cache() -> Path:
-    return Path(os.environ.get("VOICED_CACHE") or "~/.cache/voiced").expanduser() / "wake"
+    return cache_directory() / "wake"
 
 
 @dataclass(frozen=True, slots=True)
