@@ -35,7 +35,7 @@ def test_a_head_and_a_text_get_the_usual_values_of_their_kind() -> None:
 @pytest.mark.parametrize(("entry", "evidence"), [
     ("phrase: jarvis", HEAD_EVIDENCE["jarvis"]), ("phrase: jarvis, verify_evidence: null", HEAD_EVIDENCE["jarvis"]),
     ("phrase: jarvis, verify_evidence: 0", 0), ("phrase: alexa", None), ("phrase: alexa, verify_evidence: ~", None),
-    ("text: jarvis", None), ("text: hey kitchen, verify_evidence: 0", 0),
+    ("phrase: alexa, verify_evidence: Null", None), ("text: jarvis", None), ("text: hey kitchen, verify_evidence: 0", 0),
 ])  # fmt: skip
 def test_an_evidence_of_0_is_one_and_null_is_the_usual(entry: str, evidence: float | None) -> None:
     assert parse(phrases(entry), "f").wake.phrases[0].verify_evidence == evidence

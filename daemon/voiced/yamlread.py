@@ -249,7 +249,7 @@ class Reader:
 
     def _value(self, row: Row, node: Node, key: str) -> Any:
         """The value as the row's type; None for a null that may be one, and after a complaint."""
-        if row.optional and isinstance(node, Scalar) and node.plain and node.text in ("", "~", "null"):
+        if row.optional and isinstance(node, Scalar) and node.plain and node.text.lower() in ("", "~", "null"):
             return None
         value = _convert(row.type, node)
         if value is None or not fits(row, value):
