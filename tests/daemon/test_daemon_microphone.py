@@ -5,13 +5,13 @@ The names are those of the catalogue of what goes wrong for people.
 
 from __future__ import annotations
 
-import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
+from debugger import held
 from livedaemon import PATIENCE, Listen, Listener, Process, Start, environment, until
 from soundserver import SoundServer, own_server, write_tone
 from voiced.events import CloseReason, Final, TurnClosed, Wake
@@ -167,15 +167,14 @@ def test_a_muted_lane_gets_no_sample_though_another_hears_the_same_device(pipewi
 
 
 def test_a_lane_that_was_too_slow_is_overloaded_for_a_while(pipewire: SoundServer, begin: Begin) -> None:
-    """CASES D9, R14: it stands still until its socket is full, and goes on: counted, said, and over after some seconds."""
+    """CASES D9, R14: it is held until its socket is full, and goes on: counted, said, and over after some seconds."""
     pipewire.listen_to("mic48")
     try:
         with begin(pipewire, "auto") as (process, listener):
             pids = listener.pids()
             listener.mark()
-            os.kill(pids["ears"], signal.SIGSTOP)
-            process.says("lane desk was too slow for ")
-            os.kill(pids["ears"], signal.SIGCONT)
+            with held(pids["ears"]):
+                process.says("lane desk was too slow for ")
             listener.lane(Health="overloaded")
             assert listener.status()["statistics"]["capture_frames_late"] > 0
             (lane,) = listener.status()["lanes"]
