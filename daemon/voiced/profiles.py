@@ -54,7 +54,9 @@ class EndpointSettings:
         'The same, where the text ends open: "set a timer for".', 900.0, 1200.0, 2000.0, 4000.0, 500.0, low=100, high=20_000
     )
     open_ends: str = knob("en", "Language whose open ends are known; off: no text is looked at.", choices=("en", "off"), live=True)
-    no_text_ms: float = knob(1000.0, "Silence after speech that ends a turn without a word.", low=100, high=10_000, live=True)
+    no_text_ms: float = _by_profile(
+        "Silence after speech that ends a turn without a word.", 800.0, 800.0, 1000.0, 1000.0, 1000.0, low=100, high=10_000
+    )
     no_speech_ms: float = _by_profile(
         "A turn in which nobody speaks ends after so long.", 5000.0, 5000.0, 8000.0, 10_000.0, 1000.0, low=500, high=HARD_CAP_MS
     )
