@@ -16,10 +16,10 @@ WALL = 0x40000000
 
 
 @contextmanager
-def held(pid: int) -> Iterator[None]:
-    """All threads that the process has now are stopped by us. Skips where nobody may do that."""
+def held(pid: int, *, but_first: bool = False) -> Iterator[None]:
+    """All threads that the process has now are stopped by us, with `but_first` all but its first. Skips where nobody may do that."""
     libc = ctypes.CDLL(None, use_errno=True)
-    threads = [int(task.name) for task in Path(f"/proc/{pid}/task").iterdir()]
+    threads = [int(task.name) for task in Path(f"/proc/{pid}/task").iterdir() if not (but_first and int(task.name) == pid)]
     taken: list[int] = []
     try:
         for tid in threads:

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import soundfile
+from debugger import held
 from livedaemon import Listen, Listener, Process, ServiceManager, Start, alive, assert_whole, run, until
 from voiced.desk import Published
 from voiced.events import Final, Partial, TextSource, TurnClosed, Wake
@@ -195,12 +196,13 @@ def test_the_second_pass_comes_and_goes_and_the_log_learns_to_speak(begin: Begin
     assert (final.text, final.source) == (CLOCK, TextSource.SECOND_PASS)
     second_pass = listener.pids()["second_pass"]
 
-    # its deadline: a process that is stopped would be waited for a minute
+    # its deadline: a process that does not move would be waited for a minute
     assert daemon.hang_up("second_pass: {deadline_ms: 300}\nlog: {text: true}\n")[0] == "READY=1"
-    os.kill(second_pass, signal.SIGSTOP)
-    final = daemon.turns_until(TextSource.FIRST_PASS, "the second pass was late")
+    with held(second_pass):
+        final = daemon.turns_until(TextSource.FIRST_PASS, "the second pass was late")
     daemon.process.says(repr(final.text))  # and it is in the log from now on
-    stopped = second_pass  # which is replaced, as one that hangs
+    os.kill(second_pass, signal.SIGSTOP)
+    stopped = second_pass  # which is replaced
     second_pass = until(lambda: listener.pids().get("second_pass", stopped) - stopped, "a new second pass") + stopped
 
     # off in the middle of a turn, which goes on: then its process is gone

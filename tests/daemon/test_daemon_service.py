@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import soundfile
+from debugger import held
 from livedaemon import PATIENCE, Listen, ServiceManager, Start, environment, own_bus, until
 from soundserver import SoundServer
 from voiced.events import Final, Wake
@@ -52,12 +53,18 @@ def test_a_lane_that_stands_still_starves_the_watchdog_and_silence_does_not(
     manager.next("WATCHDOG=1")
     manager.next("WATCHDOG=1")
 
-    os.kill(listener.pids()["ears"], signal.SIGSTOP)
-    voiced.says(NOT_FED)
-    fed = len(manager.drain())  # before it was seen to stand still
-    assert fed < 10 * PATIENCE
-    until(lambda: voiced.err.count(NOT_FED) >= 6, "six feeds left out", lambda: voiced.err)
-    assert [lines for _, lines in manager.drain() if lines[0] == "WATCHDOG=1"] == []
+    pid = listener.pids()["ears"]
+    with held(pid, but_first=True):  # it beats, and hears nothing
+        voiced.says(NOT_FED)
+        fed = len(manager.drain())  # before it was seen to stand still
+        assert fed < 10 * PATIENCE
+        until(lambda: voiced.err.count(NOT_FED) >= 6, "six feeds left out", lambda: voiced.err)
+        assert [lines for _, lines in manager.drain() if lines[0] == "WATCHDOG=1"] == []
+    manager.next("WATCHDOG=1")
+    assert listener.pids()["ears"] == pid
+
+    listener.mark()
+    os.kill(pid, signal.SIGSTOP)
     listener.healths("restarting", "ok")  # main mends it by itself, long before a real manager's patience is over
     manager.drain()
     manager.next("WATCHDOG=1")
