@@ -1,4 +1,5 @@
-"""What becomes of a daemon whose microphone, or whose sound server, goes and comes: on a real server, without hardware.
+"""What becomes of a daemon whose microphone, or whose sound server, goes and comes: on a real server, without hardware. `tools/faults`
+prints it, too.
 
 The names are those of the catalogue of what goes wrong for people.
 """
@@ -6,12 +7,14 @@ The names are those of the catalogue of what goes wrong for people.
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
 from debugger import held
+from faulttable import Fault
 from livedaemon import PATIENCE, Listen, Listener, Process, Start, environment, until
 from soundserver import SoundServer, own_server, write_tone
 from voiced.events import CloseReason, Final, TurnClosed, Wake
@@ -59,7 +62,9 @@ def others(before: dict[str, int], after: dict[str, int]) -> None:
     assert {role for role in before if before[role] != after.get(role)} == {"capture"}
 
 
-def test_a_microphone_that_is_unplugged_is_found_again_by_its_name(pipewire: SoundServer, begin: Begin, clock: Path) -> None:
+def test_a_microphone_that_is_unplugged_is_found_again_by_its_name(
+    pipewire: SoundServer, begin: Begin, clock: Path, faults: list[Fault]
+) -> None:
     """CASES H1, D1, D2: no_device while it is away, though another microphone is there; the same one when it is back; said once."""
     pipewire.listen_to("mic16")
     with begin(pipewire, "mic48-mic") as (process, listener):
@@ -68,20 +73,23 @@ def test_a_microphone_that_is_unplugged_is_found_again_by_its_name(pipewire: Sou
         listener.mark()
         pipewire.unplug("mic48")
         try:
-            assert listener.event(TurnClosed, turn).reason is CloseReason.AUDIO_LOST
+            closed = listener.event(TurnClosed, turn)
+            assert closed.reason is CloseReason.AUDIO_LOST
             listener.lane(Health="no_device")
             process.says("there is no device 'mic48-mic'; there are: ")
         finally:
             listener.mark()
             pipewire.microphone("mic48", "channels=2")
+        began = time.monotonic()
         listener.lane(Health="ok")
+        faults.append(Fault("awake", "microphone", "unplugged for a while", closed.reason.value, seconds=time.monotonic() - began))
         assert_wakes(pipewire, listener, clock, "mic48")
         others(pids, listener.pids())
         assert listener.status()["statistics"]["capture_restarts"] >= 1
         assert process.err.count("there is no device 'mic48-mic'") == 1
 
 
-def test_a_sound_server_that_is_started_again_is_found(begin: Begin, clock: Path) -> None:
+def test_a_sound_server_that_is_started_again_is_found(begin: Begin, clock: Path, faults: list[Fault]) -> None:
     """CASES H2: it is away for a while, and everything else lives."""
     with own_server() as server:
         server.start_with_mic16()
@@ -93,13 +101,15 @@ def test_a_sound_server_that_is_started_again_is_found(begin: Begin, clock: Path
             process.says("there is no device that records")
             listener.mark()
             server.start_with_mic16()
+            began = time.monotonic()
             listener.lane(Health="ok")
+            faults.append(Fault("asleep", "sound server", "away for a while", "no device", seconds=time.monotonic() - began))
             assert_wakes(server, listener, clock, "mic16")
             others(pids, listener.pids())
 
 
 @pytest.mark.slow  # the sound library hangs in a server that is stopped, and each process is given ten seconds to open
-def test_a_sound_server_that_hangs_is_a_stall(begin: Begin, clock: Path) -> None:
+def test_a_sound_server_that_hangs_is_a_stall(begin: Begin, clock: Path, faults: list[Fault]) -> None:
     """CASES D1, H8, H12: no error, no sound; reads hang and are killed; heard again when the server goes on."""
     with own_server() as server:
         server.start_with_mic16()
@@ -112,13 +122,17 @@ def test_a_sound_server_that_hangs_is_a_stall(begin: Begin, clock: Path) -> None
             finally:
                 listener.mark()
                 server.signal("pipewire", signal.SIGCONT)
+            began = time.monotonic()
             listener.lane(Health="ok")
+            faults.append(Fault("asleep", "sound server", "SIGSTOP, then SIGCONT", "stalled", seconds=time.monotonic() - began))
             assert_wakes(server, listener, clock, "mic16")
             others(pids, listener.pids())
             assert process.err.count("no sound for") == 1
 
 
-def test_digital_silence_is_a_health_and_no_reason_to_begin_again(pipewire: SoundServer, begin: Begin, clock: Path) -> None:
+def test_digital_silence_is_a_health_and_no_reason_to_begin_again(
+    pipewire: SoundServer, begin: Begin, clock: Path, faults: list[Fault]
+) -> None:
     """CASES H10: nobody plays into the sink; it is told with a reason, a client may still open a turn, and the next word ends it."""
     pipewire.listen_to("mic16")
     with begin(pipewire, "auto") as (_, listener):
@@ -133,6 +147,7 @@ def test_digital_silence_is_a_health_and_no_reason_to_begin_again(pipewire: Soun
         assert_wakes(pipewire, listener, clock, "mic16")
         listener.lane(Health="ok")
         assert listener.pids() == pids
+        faults.append(Fault("any", "microphone", "nothing but zeros", "digital silence", "second pass", seconds=0.0))
 
 
 def test_a_muted_lane_gets_no_sample_though_another_hears_the_same_device(pipewire: SoundServer, begin: Begin) -> None:
@@ -166,7 +181,7 @@ def test_a_muted_lane_gets_no_sample_though_another_hears_the_same_device(pipewi
         until(lambda: blocks("desk") > then + 25, "the first to hear again")
 
 
-def test_a_lane_that_was_too_slow_is_overloaded_for_a_while(pipewire: SoundServer, begin: Begin) -> None:
+def test_a_lane_that_was_too_slow_is_overloaded_for_a_while(pipewire: SoundServer, begin: Begin, faults: list[Fault]) -> None:
     """CASES D9, R14: it is held until its socket is full, and goes on: counted, said, and over after some seconds."""
     pipewire.listen_to("mic48")
     try:
@@ -181,6 +196,7 @@ def test_a_lane_that_was_too_slow_is_overloaded_for_a_while(pipewire: SoundServe
             assert "too slow for what it hears" in lane["reason"]
             listener.wait(lambda item: getattr(item, "values", {}).get("Health") in ("ok", "digital_silence"), "the end of it")
             assert listener.pids() == pids
+            faults.append(Fault("asleep", "ears", "held until sound is lost", "overloaded, then ok", seconds=0.0))
     finally:
         pipewire.listen_to("mic16")
 
