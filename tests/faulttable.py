@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+AIM_S = 5.0
+"""Until it hears again, after whatever it was; printed, not asserted."""
+
 HEAD = "| state | what | fault | what happened | its final | hears again after |\n|---|---|---|---|---|---|"
 
 
@@ -31,3 +34,6 @@ def lines() -> Iterator[str]:
     for row in rows:
         again = "—" if row.seconds is None else f"{row.seconds:.1f} s"
         yield f"| {row.state} | {row.what} | {row.fault} | {row.happened} | {row.final} | {again} |"
+    if rows:
+        most = max((row.seconds for row in rows if row.seconds is not None), default=0.0)
+        yield f"{len(rows)} faults; hears again after {most:.1f} s at the most, {AIM_S:g} s are aimed at"
