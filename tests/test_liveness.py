@@ -70,7 +70,9 @@ def test_the_share_of_a_core_is_what_was_run_of_what_has_passed(at_s: float, pas
 @pytest.fixture
 def sleeper() -> Iterator[int]:
     """A process that waits for ever, until the test is over."""
-    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    process = subprocess.Popen([sys.executable, "-c", "print(flush=True); input()"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdout
+    process.stdout.readline()  # it has begun: until then it may wait for a disk
     until(lambda: Look.at(process.pid).state == "S", "its sleep", lambda: Look.at(process.pid))
     yield process.pid
     process.kill()
