@@ -3,9 +3,9 @@
 What lives here: the connection, begun again for ever, and bytes that become samples. What must not: what the sound means, a device.
 
 The stream is bare: 16-bit little-endian integers, one channel, 16,000 a second, no header, from the first byte to the last. The sender
-listens and voiced connects (`tcp:HOST:PORT`, `unix:/PATH`), so `ffmpeg -i X -ac 1 -ar 16000 -f s16le tcp://0.0.0.0:PORT?listen` is one.
+listens and voiced connects (`tcp:HOST:PORT`, `unix:/PATH`), so `ffmpeg -re -i X -ac 1 -ar 16000 -f s16le tcp://0.0.0.0:PORT?listen` is one.
 A sample is a frame. A stream that ends within one is told so, and the odd byte is thrown away. Its pace is the sender's, who should send
-at the pace of speech (`ffmpeg -re`): nothing is dropped here, and the socket keeps waiting who sends faster than the ears hear; but these
+at the pace of speech (`-re`): nothing is dropped here, and the socket keeps waiting who sends faster than the ears hear; but these
 are many times faster than the recognizers, and what waits for those beyond 16 s is lost and counted (`overrun`). A pause longer than
 `stall_ms` and a new connection are gaps, whose length is told by CLOCK_MONOTONIC.
 """
