@@ -175,7 +175,8 @@ def test_record_as_it_is_heard(pipewire: SoundServer, env: dict[str, str], tmp_p
     with wave.open(str(file)) as found:
         assert (found.getframerate(), found.getnchannels(), found.getnframes()) == (16_000, 1, 48_000)
         sound = np.frombuffer(found.readframes(48_000), np.int16)
-    assert np.abs(sound.astype(int)).max() == pytest.approx(8000, abs=400)
+    # not the greatest sample: where a busy server leaves a hole in the tone, the filter rings
+    assert np.percentile(np.abs(sound.astype(int)), 99) == pytest.approx(8000, abs=400)
 
 
 def test_record_ends_with_a_whole_file_at_an_interrupt_and_draws_on_a_terminal(env: dict[str, str], tmp_path: Path) -> None:
