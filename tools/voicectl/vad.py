@@ -10,7 +10,7 @@ import argparse
 import json
 from pathlib import Path
 
-from voiced.api import InputError, default_library, defaults
+from voiced.api import InputError, counted, default_library, defaults
 
 
 def arguments(one: argparse.ArgumentParser) -> None:
@@ -41,6 +41,6 @@ def evaluate(options: argparse.Namespace) -> int:
         print(json.dumps(vad_measure.document(options.data, len(files), rules, rows, left_out), ensure_ascii=False))
         return 0
     notes = [*(f"{one.name}: {one.about}." for one in rules), *told(left_out, "file")]
-    print(f"voicectl vad eval: {settings.models.vad} on {len(files)} files.", aligned(vad_measure.table(rows)), sep="\n\n")
+    print(f"voicectl vad eval: {settings.models.vad} on {counted(len(files), 'file')}.", aligned(vad_measure.table(rows)), sep="\n\n")
     print("", *notes, *vad_measure.WHAT, sep="\n")
     return 0
