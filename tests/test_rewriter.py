@@ -54,7 +54,7 @@ class World:
         monkeypatch.setattr(rewriter, "Child", self._child)
         self.answers: list[tuple[str, Rewritten]] = []
         self.later: list[Callable[[], None]] = []
-        self.fds: set[int] = set()  # of numbers that were given; one may be given again
+        self.sounds: list[tuple[int, int]] = []  # descriptor and inode: whoever opens anything is given a closed one's number
         settings = SecondPassSettings(queue=queue)
         self.rewriter = Rewriter(
             {}, settings, lambda lane, answer: self.answers.append((lane, answer)), lambda *_: None, lambda _, call: self.later.append(call)
@@ -71,8 +71,8 @@ class World:
         return self.processes[-1]
 
     def ask(self, lane: str, turn: int, attempt: int = 1) -> None:
-        fd = os.open(os.devnull, os.O_RDONLY)
-        self.fds.add(fd)
+        fd = os.memfd_create("turn")
+        self.sounds.append((fd, os.fstat(fd).st_ino))
         self.rewriter.ask(Request(lane, turn, attempt, 100 * turn, fd))
 
     def answer(self, text: str = "yes", compute_ms: float = 50.0) -> None:
@@ -91,15 +91,14 @@ class World:
         return self.rewriter.numbers()[f"second_pass_{name}"]
 
     def open_fds(self) -> int:
-        return sum(_is_open(fd) for fd in self.fds)
+        return sum(_is_open(*sound) for sound in self.sounds)
 
 
-def _is_open(fd: int) -> bool:
+def _is_open(fd: int, inode: int) -> bool:
     try:
-        os.fstat(fd)
+        return os.fstat(fd).st_ino == inode
     except OSError:
         return False
-    return True
 
 
 @pytest.fixture
