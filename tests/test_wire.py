@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import array
-import contextlib
 import json
 import os
 import socket
@@ -11,9 +10,9 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
+from descriptors import opened
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from voiced.errors import InternalError
@@ -33,12 +32,8 @@ def pair() -> Iterator[Pair]:
 
 
 def open_fds() -> set[str]:
-    """Number and what it is, of those that the wire makes: a thread that an earlier test left behind opens and closes others."""
-    found = set()
-    for fd in Path("/proc/self/fd").iterdir():
-        with contextlib.suppress(FileNotFoundError):
-            found.add(f"{fd.name} {fd.readlink()}")
-    return {each for each in found if "/memfd:" in each or "socket:" in each}
+    """Those that the wire makes."""
+    return opened("/memfd:", "socket:")
 
 
 def fill(link: Link) -> int:

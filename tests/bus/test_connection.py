@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from descriptors import opened
 from voiced.bus import connection as module
 from voiced.bus.connection import CallError, Connection, Incoming, Value, connect
 from voiced.bus.library import load
@@ -56,10 +57,6 @@ async def two(address: str, library: str) -> Any:
 
 def send(connection: Connection, number: int, key: str | None = None) -> bool:
     return connection.signal(PATH, INTERFACE, "Count", "ts", [number, "x" * 300], key=key)
-
-
-def descriptors() -> int:
-    return sum(1 for _ in Path("/proc/self/fd").iterdir())
 
 
 def test_a_thousand_signals_in_one_turn_of_the_loop(bus: Bus, library: str, go: Go) -> None:
@@ -151,7 +148,7 @@ def test_death_of_the_bus_ends_calls_and_never_hangs(bus: Bus, library: str, go:
 def test_descriptors_are_given_back(bus: Bus, library: str, go: Go) -> None:
     async def test() -> None:
         (await connect(bus.address, library)).close()
-        before = descriptors()
+        before = opened("socket:")
         kept = []
         for _ in range(50):
             connection = await connect(bus.address, library)
@@ -162,7 +159,7 @@ def test_descriptors_are_given_back(bus: Bus, library: str, go: Go) -> None:
             with pytest.raises(BusError) as caught:
                 await connect(bus.address, library)
             kept.append(caught.value)  # type: ignore[arg-type]
-        assert descriptors() <= before
+        assert opened("socket:") <= before
 
     go(test())
 
@@ -180,14 +177,14 @@ def test_a_handshake_that_breaks_off(mute_server: tuple[str, socket.socket], lib
     address, server = mute_server
 
     async def test() -> None:
-        before = descriptors()
+        before = opened("socket:")
         connecting = asyncio.create_task(connect(address, library))
         server.setblocking(False)
         accepted, _ = await asyncio.get_running_loop().sock_accept(server)
         accepted.close()
         with pytest.raises(BusError, match="no bus"):
             await connecting
-        assert descriptors() <= before
+        assert opened("socket:") <= before
 
     go(test())
 

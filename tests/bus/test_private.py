@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from descriptors import opened
 from voiced.bus import private
 from voiced.bus.address import SYSTEM_SOCKETS, alive, is_system, system_address
 from voiced.bus.connection import connect
@@ -180,10 +181,10 @@ def test_a_dbus_daemon_that_does_not_start(runtime: Path, monkeypatch: pytest.Mo
     program.write_text("#!/bin/sh\necho it is broken >&2\nexit 3\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{runtime}:{os.environ['PATH']}")
-    before = sum(1 for _ in Path("/proc/self/fd").iterdir())
+    before = opened("pipe:", "socket:", str(runtime))
     with pytest.raises(BusError, match="did not start: it is broken"):
         start_private_bus()
-    assert sum(1 for _ in Path("/proc/self/fd").iterdir()) <= before
+    assert opened("pipe:", "socket:", str(runtime)) <= before
 
 
 def test_a_folder_that_cannot_be_written_is_one_line(runtime: Path) -> None:

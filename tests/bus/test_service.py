@@ -11,10 +11,10 @@ import signal
 import threading
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Coroutine
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from descriptors import opened
 from voiced import events
 from voiced.bus import bodies, dispatch, interface
 from voiced.bus.connection import CallError, Connection, Incoming, Value, connect
@@ -559,12 +559,12 @@ def test_a_bus_that_cannot_be_begun_again_yet_is_tried_again(
 def test_the_first_start_says_why_not(bus: Bus, library: str, go: Go, desk: MemoryDesk, serving: type[Serving]) -> None:
     async def test() -> None:
         async with serving(desk, bus.address, library):
-            before = sum(1 for _ in Path("/proc/self/fd").iterdir())
+            before = opened("socket:")
             with pytest.raises(BusError, match=rf"taken by process {os.getpid()}"):
                 await serving(desk, bus.address, library).service.start()
             with pytest.raises(BusError, match="no bus: No such file"):
                 await serving(desk, "unix:path=/nonexistent/bus", library).service.run()
-            assert sum(1 for _ in Path("/proc/self/fd").iterdir()) <= before
+            assert opened("socket:") <= before
 
     go(test())
 
