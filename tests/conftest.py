@@ -8,12 +8,17 @@ from collections.abc import Generator
 from pathlib import Path
 
 import fuzztable
+import onethread  # noqa: F401  before anything that imports NumPy
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from voiced.models import DEFAULT_IDS, Library, default_library
 
-settings.register_profile("voiced", deadline=None)  # how long an example takes is the machine's business, and no test asserts a time
-settings.register_profile("fuzz", deadline=None, max_examples=5000, print_blob=True)  # tools/fuzz
+# How long an example takes, and how long it takes to make one, is the machine's business: no test asserts a time. Examples are others each
+# time, in CI too (where hypothesis by itself would take the same ones for ever, and keep none): one that fails is kept, and fails again.
+settings.register_profile(
+    "voiced", settings.get_profile("default"), deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+)
+settings.register_profile("fuzz", settings.get_profile("voiced"), max_examples=5000)  # tools/fuzz
 settings.load_profile("voiced")
 
 # a shell that runs us in the background has SIGINT ignored, which every process we start would inherit, and ^C is tested
