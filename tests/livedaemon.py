@@ -35,7 +35,7 @@ from voiced.models import cache_directory
 SAMPLE = Path(__file__).resolve().parents[1] / "daemon" / "voiced" / "data" / "sample.flac"
 """Two turns and some talk between them; data/sample.json says where."""
 
-PATIENCE = 40
+PATIENCE = 120
 """Seconds after which a wait fails. A daemon starts in two and a turn takes four, on a machine that does nothing else."""
 
 Found = TypeVar("Found")
@@ -142,8 +142,9 @@ def descendants(pid: int) -> set[int]:
     """Process ids of all children, and theirs."""
     found: set[int] = set()
     for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        for child in map(int, task.read_text().split()):
-            found |= {child} | descendants(child)
+        with suppress(FileNotFoundError, ProcessLookupError):  # ended meanwhile
+            for child in map(int, task.read_text().split()):
+                found |= {child} | descendants(child)
     return found
 
 
@@ -198,7 +199,7 @@ class Process:
             self._process.kill()
             self._process.wait()
             for pid in left:  # stopped ones, too
-                if alive(pid):
+                with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
 
 

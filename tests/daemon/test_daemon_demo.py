@@ -12,17 +12,33 @@ import sys
 from pathlib import Path
 
 import pytest
+from debugger import held
 from livedaemon import Listen, Start, alive, assert_whole, descendants, until
+from voiced.bus.client import Presence
 from voiced.events import Final, TurnClosed
 
 FINALS = ["Turn on the lights in the kitchen.", "What time is it?"]
 
 
-def test_the_demonstration_is_right_and_a_client_sees_it_happen(start: Start, runtime: Path) -> None:
+def lanes(pid: int) -> list[int]:
+    """Process ids of its lanes."""
+    found = []
+    for child in descendants(pid):
+        with contextlib.suppress(OSError):  # ended meanwhile
+            if b":lane" in Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0"):
+                found.append(child)
+    return found
+
+
+def test_the_demonstration_is_right_and_a_client_sees_it_happen(start: Start, listen: Listen, runtime: Path) -> None:
     demo = start("voiced", "--demo")
     demo.says("voicectl watch` shows the same")
-    children = until(lambda: descendants(demo.pid), "its children")
-    watch = start("voicectl", "watch", "--json", "--count", "2")
+    listener = listen(f"unix:path={runtime}/voiced/bus")
+    (lane,) = until(lambda: lanes(demo.pid), "its lane")
+    with held(lane):  # nothing is heard before the client is there
+        watch = start("voicectl", "watch", "--json", "--count", "2")
+        until(lambda: listener.status()["statistics"].get("bus_subscribers") == 2, "the client's subscription", lambda: watch.err)
+    children = descendants(demo.pid)
     assert demo.wait() == 0, demo.err
     assert watch.wait() == 0, watch.err
     assert re.findall(r"final +(.*?)  \(", demo.out) == FINALS
@@ -140,8 +156,10 @@ def test_a_reader_that_goes_early_gets_no_traceback(env: dict[str, str]) -> None
 
 def test_the_bus_and_the_terminal_tell_the_same(start: Start, listen: Listen, bus: str, clock: Path) -> None:
     listener = listen(bus)
+    listener.mark()
     voiced = start("voiced", "--input", clock, "--pace", "realtime", "--json", "--bus", bus)
     assert voiced.wait() == 0, voiced.err
+    listener.wait(lambda item: item == Presence(False), "its end")
     printed = [(line["event"], line.get("turn", 0)) for line in voiced.objects()]
     heard = [(type(event).__name__, getattr(event, "turn", 0)) for event in listener.events()]
     assert heard == printed

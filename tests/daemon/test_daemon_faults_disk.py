@@ -19,6 +19,7 @@ import soundfile
 from daemon.test_daemon_reload import asked_again_and_again
 from faulttable import Fault
 from livedaemon import Listen, Process, Start, assert_whole, until
+from voiced.bus.client import Presence
 from voiced.events import Final, Partial, TurnClosed, Wake
 from voiced.turnids import AHEAD
 
@@ -140,6 +141,7 @@ def test_results_on_a_full_disk_are_told_at_the_end_and_every_lane_is_heard(
     for name in "ab":
         soundfile.write(sounds / f"{name}.wav", *soundfile.read(both, dtype="int16"))
     listener = listen(bus)
+    listener.mark()
     voiced = start("voiced", "--bus", bus, "--lanes", "2", "--input-dir", sounds, "--results", results, "--headless")
     until((results / "config.json").exists, "its settings", lambda: voiced.err)
     disk.fill()
@@ -148,6 +150,7 @@ def test_results_on_a_full_disk_are_told_at_the_end_and_every_lane_is_heard(
         f"voiced: {results}: cannot be written: No space left on device; make room"
     ]
     assert "Traceback" not in voiced.err
+    listener.wait(lambda item: item == Presence(False), "its end")
     finals = [event.text for event in listener.events() if isinstance(event, Final)]
     assert len(finals) == 4 and finals.count(f"Jarvis, {CLOCK.lower()}") == 2, "what a folder's lanes hear is all text"
     faults.append(Fault("any", "disk of --results", "full", "every turn is heard, exit 74"))

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import soundfile
 import soxr
-from livedaemon import PATIENCE, Start, alive, descendants, environment, run
+from livedaemon import PATIENCE, Start, alive, descendants, environment, run, until
 from numpy.typing import NDArray
 from voiced import assembly, files
 from voiced.batch import until_idle
@@ -183,7 +183,8 @@ def test_interrupted_it_ends_and_leaves_nothing(
     assert children and list(scratch.iterdir())
     assert voiced.stop(number) == code
     assert voiced.err == ""
-    assert not any(alive(pid) for pid in children) and not list(scratch.iterdir())
+    until(lambda: not any(alive(pid) for pid in children), "its children's end")
+    assert not list(scratch.iterdir())
 
 
 # ── unusual, but right ───────────────────────────────────────────────────────────────────────────────────────────────
