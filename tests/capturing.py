@@ -19,7 +19,7 @@ from voiced.sources.microphone import Microphone
 from voiced.units import RATE
 from voiced.wire import Link
 
-PATIENCE = 20  # seconds after which a test fails instead of hanging
+PATIENCE = 60  # seconds after which a test fails instead of hanging
 
 PROGRAM = "import sys; from voiced.sources.capture import main; main(int(sys.argv[1]))"
 

@@ -22,13 +22,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from livedaemon import descendants
 
 _MAPS = {1: "mono", 2: "front-left,front-right"}
 
 PROGRAMS = ("dbus-daemon", "pipewire", "wireplumber", "pipewire-pulse", "pactl", "pw-play")
 
 
-def wait_for(condition: Callable[[], bool], what: str, seconds: float = 10) -> None:
+def wait_for(condition: Callable[[], bool], what: str, seconds: float = 60) -> None:
     """Looks until the condition holds; fails the test after so many seconds."""
     deadline = time.monotonic() + seconds
     while not condition():
@@ -73,7 +74,7 @@ class Programs:
         return child
 
     def _ask(self, *command: str) -> str:
-        done = subprocess.run(command, env=self.env | {"LC_ALL": "C"}, capture_output=True, text=True, timeout=10, check=False)
+        done = subprocess.run(command, env=self.env | {"LC_ALL": "C"}, capture_output=True, text=True, timeout=60, check=False)
         return done.stdout
 
 
@@ -143,9 +144,8 @@ class SoundServer(Programs):
 
     def attended_by(self, pid: int) -> bool:
         """A child of this process is connected: what it subscribes to is told from now on."""
-        children = [child for task in Path(f"/proc/{pid}/task").glob("*/children") for child in task.read_text().split()]
         there = {one["properties"].get("application.process.id") for one in json.loads(self._pactl("--format=json", "list", "clients"))}
-        return bool(there & set(children))
+        return bool(there & set(map(str, descendants(pid))))
 
     def _recording(self, pid: int) -> dict[str, Any]:
         streams: list[dict[str, Any]] = json.loads(self._pactl("--format=json", "list", "source-outputs"))

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from livedaemon import PATIENCE
 from soundserver import PROGRAMS, SoundServer
 from voiced import preflight
 from voiced.models import Library
@@ -175,7 +176,7 @@ def test_a_microphone_that_is_absent_is_told_with_what_to_do(tmp_path: Path) -> 
     env = {name: value for name, value in os.environ.items() if not name.startswith(("XDG_", "PULSE_", "PIPEWIRE_"))} | {
         "HOME": str(tmp_path)
     }
-    found = try_microphone("auto", environ=env)
+    found = try_microphone("auto", environ=env, deadline_s=PATIENCE)
     if found.good:
         pytest.skip("this machine has a microphone")
     assert "there is no device that records" in found.what
@@ -191,11 +192,11 @@ def test_a_sound_library_that_hangs_is_given_up(tmp_path: Path) -> None:
 
 def test_a_sound_library_that_is_absent_is_told(tmp_path: Path) -> None:
     env = with_module(tmp_path, "sounddevice", "raise OSError('PortAudio library not found')")
-    found = try_microphone("auto", environ=env)
+    found = try_microphone("auto", environ=env, deadline_s=PATIENCE)
     assert not found.good
     assert "PortAudio" in found.what
     env = with_module(tmp_path, "sounddevice", "raise ModuleNotFoundError(\"No module named 'sounddevice'\")")
-    assert try_microphone("auto", environ=env) == Finding("microphone", False, "is not installed", "voiced-setup")
+    assert try_microphone("auto", environ=env, deadline_s=PATIENCE) == Finding("microphone", False, "is not installed", "voiced-setup")
 
 
 def test_a_server_s_microphone_is_found_and_a_muted_one_is_told(tmp_path: Path) -> None:
@@ -206,12 +207,12 @@ def test_a_server_s_microphone_is_found_and_a_muted_one_is_told(tmp_path: Path) 
         server.start()
         server.null_sink("desk", 48_000, 2)
         server.listen_to("desk")
-        found = try_microphone("auto", environ=server.env)
+        found = try_microphone("auto", environ=server.env, deadline_s=PATIENCE)
         assert found.good, found
         assert "PipeWire" in found.what
-        assert "there is no device 'attic'" in try_microphone("attic", environ=server.env).what
+        assert "there is no device 'attic'" in try_microphone("attic", environ=server.env, deadline_s=PATIENCE).what
         server.mute("desk-mic", True)
-        muted = try_microphone("desk-mic", environ=server.env)
+        muted = try_microphone("desk-mic", environ=server.env, deadline_s=PATIENCE)
         assert not muted.good
         assert muted.advice == "unmute it: pactl set-source-mute desk-mic 0"
     finally:

@@ -23,7 +23,7 @@ from voiced.sources.soundcard import Job, Opened, Stream, as_oserror
 from voiced.wire import Link
 
 SECOND = 10**9
-PATIENCE = 20  # seconds after which a test fails instead of hanging
+PATIENCE = 60  # seconds after which a test fails instead of hanging
 
 
 class Script:

@@ -21,7 +21,7 @@ from voiced.sources.microphone import CAPACITY, Converter, Microphone
 from voiced.units import RATE
 
 SECOND = 10**9
-PATIENCE = 20  # seconds after which a test fails instead of hanging
+PATIENCE = 60  # seconds after which a test fails instead of hanging
 RATES = [8_000, 16_000, 22_050, 44_100, 48_000, 96_000]
 
 Sound = NDArray[np.int16]
