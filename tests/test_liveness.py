@@ -73,15 +73,21 @@ def sleeper() -> Iterator[int]:
     process = subprocess.Popen([sys.executable, "-c", "print(flush=True); input()"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdout
     process.stdout.readline()  # it has begun: until then it may wait for a disk
-    until(lambda: Look.at(process.pid).state == "S", "its sleep", lambda: Look.at(process.pid))
+    in_state(process.pid, "S")
     yield process.pid
     process.kill()
     process.communicate()
 
 
 def in_state(pid: int, state: str) -> Look:
-    until(lambda: Look.at(pid).state == state, f"the state {state}", lambda: Look.at(pid))
-    return Look.at(pid)
+    """It has come to rest in it: the kernel writes the state down before it takes the process off its core."""
+
+    def at_rest() -> Look | None:
+        one, other = Look.at(pid), Look.at(pid)
+        same = (one.state, one.switches, one.ran_s) == (other.state, other.switches, other.ran_s)
+        return other if same and other.state == state else None
+
+    return until(at_rest, f"the state {state}", lambda: Look.at(pid))
 
 
 def test_a_stop_is_seen_at_the_second_look(sleeper: int) -> None:
@@ -121,7 +127,7 @@ def test_one_that_is_gone_is_nothing_in_particular() -> None:
 
 def test_one_that_computes_has_its_share_and_one_that_waits_has_none(sleeper: int) -> None:
     assert not wanting(sleeper)
-    at_rest = Look.at(sleeper)
+    at_rest = in_state(sleeper, "S")
     busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
     try:
         first = Look.at(busy.pid)

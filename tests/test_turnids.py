@@ -51,7 +51,8 @@ def test_daemons_that_share_a_note_never_give_the_same(
 
 
 def test_processes_that_begin_at_once_share_the_note(tmp_path: Path) -> None:
-    begin = "import sys; from pathlib import Path; from voiced.turnids import TurnIds; print(TurnIds(Path(sys.argv[1]), lambda: 5.0).first)"
+    begin = "import sys; from pathlib import Path; from voiced import turnids; turnids.LOCK_S = 60; "  # eight times a slow disk
+    begin += "print(turnids.TurnIds(Path(sys.argv[1]), lambda: 5.0).first)"
     running = [subprocess.Popen([sys.executable, "-c", begin, tmp_path], stdout=subprocess.PIPE, text=True) for _ in range(8)]
     firsts = [int(process.communicate()[0]) for process in running]
     assert sorted(firsts) == list(range(5_000 * LANE_SLOTS, 5_000 * LANE_SLOTS + 8 * AHEAD, AHEAD))

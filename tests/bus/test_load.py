@@ -52,9 +52,9 @@ class NarrowBus:
 
 
 def resident(pid: int) -> int:
-    """Kilobytes of memory that a process has."""
-    line = next(line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmRSS"))
-    return int(line.split()[1])
+    """Kilobytes of memory that a process has of its own, swapped or not: what it has of files comes and goes with the machine's need."""
+    told = dict(line.split(":\t", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines() if ":\t" in line)
+    return sum(int(told[kind].split()[0]) for kind in ("RssAnon", "VmSwap"))
 
 
 @pytest.fixture

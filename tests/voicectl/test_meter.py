@@ -6,7 +6,6 @@ import fcntl
 import io
 import os
 import pty
-import select
 import struct
 import termios
 from collections.abc import Iterator
@@ -75,12 +74,14 @@ def resize(fd: int, columns: int) -> None:
     fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
 
 
-def drawn(fd: int) -> str:
-    """All that comes, up to a pause: a terminal hands on what was written bit by bit."""
-    data = os.read(fd, 65_536)
-    while select.select([fd], [], [], 0.3)[0]:
+def drawn(stream: TextIO, fd: int) -> str:
+    """All that was written so far: a terminal hands it on bit by bit, and when it has time."""
+    stream.write("\0")  # nothing else writes one
+    stream.flush()
+    data = b""
+    while not data.endswith(b"\0"):
         data += os.read(fd, 65_536)
-    return data.decode()
+    return data[:-1].decode()
 
 
 def test_a_terminal_that_is_resized_gets_lines_of_its_new_width(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,13 +93,13 @@ def test_a_terminal_that_is_resized_gets_lines_of_its_new_width(monkeypatch: pyt
         for number, columns in enumerate((100, 60, 20, 200)):
             resize(stream.fileno(), columns)
             meter.show(Reading(number, -20, -10, note="x" * 10))
-            text = drawn(seen)
+            text = drawn(stream, seen)
             assert text.startswith("\r") and text.endswith("\x1b[K") and text.count("\x1b") == 1  # one write, over the last, no colour
             widths.append(len(text[1:-3]))
         assert [width < columns for width, columns in zip(widths, (100, 60, 20, 200), strict=True)] == [True] * 4
         assert widths[2] == 19
         meter.say("a line that stays")
-        assert drawn(seen).replace("\r\n", "\n") == "\r\x1b[Ka line that stays\n"
+        assert drawn(stream, seen).replace("\r\n", "\n") == "\r\x1b[Ka line that stays\n"
         meter.clear()  # there is nothing
 
 
@@ -108,9 +109,9 @@ def test_it_is_drawn_only_when_it_changes_and_ten_times_a_second(monkeypatch: py
         meter = Meter(stream)
         for number in range(100):
             meter.show(Reading(1 + number * 0.01, -20, -10))
-        assert drawn(seen).count("\r") == 10  # the time changes at each tenth
+        assert drawn(stream, seen).count("\r") == 10  # the time changes at each tenth
         meter.clear()
-        assert drawn(seen) == "\r\x1b[K"
+        assert drawn(stream, seen) == "\r\x1b[K"
 
 
 def test_colour_says_how_loud(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,7 +120,7 @@ def test_colour_says_how_loud(monkeypatch: pytest.MonkeyPatch) -> None:
     with terminal(80) as (stream, seen):
         for reading, colour in ((QUIET, "32"), (Reading(2, -20, -8), "33"), (LOUD, "31")):
             Meter(stream).show(reading)
-            assert f"\x1b[{colour}m" in drawn(seen)
+            assert f"\x1b[{colour}m" in drawn(stream, seen)
 
 
 @pytest.mark.parametrize("term", ["dumb", "xterm"])

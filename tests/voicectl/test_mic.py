@@ -10,6 +10,7 @@ import subprocess
 import sys
 import wave
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,11 @@ import numpy as np
 import pytest
 import soundfile
 from livedaemon import SAMPLE, environment, run
-from soundserver import SoundServer, wait_for, write_tone
+from soundserver import SoundServer, write_tone
 from voiced.models import Library
 from voiced.settings import parse
 
-PATIENCE = 60
+PATIENCE = 120
 
 
 @pytest.fixture
@@ -61,7 +62,8 @@ def while_it_plays(env: dict[str, str], play: Callable[[], subprocess.Popen[byte
             said += line
         player = play()
         out, rest = child.communicate(timeout=PATIENCE)
-        player.wait(PATIENCE)
+        player.kill()
+        player.wait()
         return child.returncode, out, said + rest
 
 
@@ -158,7 +160,8 @@ def test_record_is_the_devices_own_sound(pipewire: SoundServer, env: dict[str, s
     assert (told["rate"], told["channels"], told["seconds"]) == (48_000, 2, 3)
     sound, rate = soundfile.read(file, dtype="int16")
     assert (rate, sound.shape) == (48_000, (3 * 48_000, 2))
-    assert np.abs(sound[:, 0]).max() <= 1 and np.abs(sound[:, 1].astype(int)).max() == pytest.approx(8000, abs=400)
+    assert np.abs(sound[:, 0]).max() <= 1
+    assert np.percentile(np.abs(sound[:, 1].astype(int)), 99) == pytest.approx(8000, abs=400)
     before = file.read_bytes()
     done = run("voicectl", "mic", "record", file, "--seconds", "1", env=env)
     assert (done.returncode, file.read_bytes()) == (2, before)
@@ -185,14 +188,16 @@ def test_record_ends_with_a_whole_file_at_an_interrupt_and_draws_on_a_terminal(e
     command = [sys.executable, "-m", "voicectl", "mic", "record", str(file), "--device", "mic16-mic"]
     child = subprocess.Popen(command, env=env | {"TERM": "xterm"}, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=theirs)
     os.close(theirs)
-    seen = ""
-    while seen.count(" s ") < 6:  # half a second of the meter
-        seen += os.read(ours, 4096).decode()
+    data = b""
+    while data.count(b" s ") < 6:  # half a second of the meter
+        data += os.read(ours, 4096)
     child.send_signal(signal.SIGINT)
-    wait_for(lambda: child.poll() is not None, "its end", PATIENCE)
-    seen += os.read(ours, 65_536).decode()
+    with suppress(OSError):  # which ends a terminal that nobody writes to any more
+        while more := os.read(ours, 65_536):
+            data += more
     os.close(ours)
-    assert child.returncode == 0, seen
+    code, seen = child.wait(PATIENCE), data.decode()
+    assert code == 0, seen
     assert seen.rstrip().endswith("ch") and "\r\x1b[K" in seen  # the meter's line is gone, the sum stays
     with wave.open(str(file)) as found:
         assert found.getnframes() > 0.3 * found.getframerate()
@@ -230,9 +235,12 @@ def test_without_a_name_it_is_the_settings_first_lane_that_has_a_device(env: dic
 # ── wake, latency ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_wake_shows_both_stages(pipewire: SoundServer, env: dict[str, str], spoken: Path, library: Library) -> None:
+def test_wake_shows_both_stages(pipewire: SoundServer, env: dict[str, str], spoken: Path, library: Library, tmp_path: Path) -> None:
+    """The phrase is said until it is heard: a busy server leaves holes."""
+    again = tmp_path / "again.wav"
+    soundfile.write(again, np.tile(soundfile.read(spoken, dtype="int16")[0], 11), 16_000)
     code, out, said = while_it_plays(
-        env, lambda: pipewire.play(spoken, "mic16"), "wake", "--device", "mic16-mic", "--count", "1", "--seconds", "60", "--json"
+        env, lambda: pipewire.play(again, "mic16"), "wake", "--device", "mic16-mic", "--count", "1", "--seconds", "60", "--json"
     )
     assert code == 0, out + said
     event = json.loads(out.splitlines()[-1])
