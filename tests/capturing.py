@@ -21,7 +21,8 @@ from voiced.wire import Link
 
 PATIENCE = 60  # seconds after which a test fails instead of hanging
 
-PROGRAM = "import sys; from voiced.sources.capture import main; main(int(sys.argv[1]))"
+PROGRAM = "import sys; from voiced.sources import capture, servers; servers._PATIENCE_S = 60; capture.main(int(sys.argv[1]))"
+"""With more patience for a server that has to wait for a core."""
 
 
 class CaptureProcess:
@@ -39,6 +40,20 @@ class CaptureProcess:
         message = self.link.receive(PATIENCE)
         assert message is not None, "capture says nothing"
         return message.body
+
+    def told(self) -> dict[str, Any]:
+        """What it says next but of losses, some of which a busy server makes itself."""
+        while "lost" in (body := self.heard()):
+            pass
+        return body
+
+    def losses(self) -> list[dict[str, Any]]:
+        """Of what it has said and nobody has heard yet, which must be of losses alone, and of silence."""
+        found = []
+        while message := self.link.receive(0):
+            assert message.body.keys() & {"lost", "silent"}, message.body
+            found.append(message.body)
+        return [body for body in found if "lost" in body]
 
     def attach(self, name: str) -> socket.socket:
         theirs, ours = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

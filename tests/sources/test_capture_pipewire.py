@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 from capturing import PATIENCE, CaptureProcess, Start, assert_whole, failed, hear_tone, next_frame, opened, starting
 from soundserver import SoundServer, own_server, wait_for, write_tone
+from voiced.audio import AudioFrame
 from voiced.sources.microphone import Microphone
 from voiced.units import RATE
 
@@ -32,11 +35,12 @@ def test_a_tone_is_heard_whole_by_two_lanes(pipewire: SoundServer, start: Start,
     late = next_frame(second)  # attached while the other one hears
     frames = hear_tone(first, lambda: pipewire.play(write_tone(tmp_path / "tone.wav", 1.5, [440], 16_000), "mic16"), 440, 1.5)
     others = [late]
-    while others[-1].end < frames[-1].end - RATE:
+    while others[-1].arrived_ns < frames[-1].arrived_ns - 10**9:
         others.append(next_frame(second))
-    assert_whole(others)
-    heard = b"".join(frame.samples.tobytes() for frame in others)
-    assert heard in b"".join(frame.samples.tobytes() for frame in frames)
+    whole, part = (np.concatenate([frame.samples for frame in each]).astype(int) for each in (frames, others))
+    begins = np.argmax(np.abs(whole) > 1000) - np.argmax(np.abs(part) > 1000)
+    assert np.abs(whole[begins : begins + len(part)] - part).max() <= 1  # a resampler that began later may round the other way
+    assert not any(loss["lanes"] for loss in capture.losses())
     assert first.statistics().dropped == 0
     assert capture.stop() == 0
     for microphone in (first, second):
@@ -69,6 +73,7 @@ def test_a_killed_capture_is_an_end_and_the_next_one_goes_on_in_time(pipewire: S
     with pytest.raises(EOFError):
         while True:
             before = next_frame(microphone)
+    lost = microphone.statistics().lost  # by a busy server, so far
     assert capture.process.wait(PATIENCE) == -signal.SIGKILL
     with pytest.raises(EOFError):
         capture.link.receive(PATIENCE)
@@ -79,7 +84,7 @@ def test_a_killed_capture_is_an_end_and_the_next_one_goes_on_in_time(pipewire: S
     assert after.lost == after.first - before.end
     elapsed = (after.arrived_ns - before.arrived_ns) * RATE / 1e9
     assert after.end - before.end == pytest.approx(elapsed, abs=1)
-    assert microphone.statistics().lost == after.lost
+    assert microphone.statistics().lost == lost + after.lost
     microphone.close()
 
 
@@ -89,22 +94,27 @@ def test_a_stopped_process_loses_sound_and_positions_know(pipewire: SoundServer,
     capture = start(rate=16_000)
     capture.heard()
     microphone = Microphone(capture.attach("lane"))
-    frame = next_frame(microphone)
-    begin, began_ns = frame.end, frame.arrived_ns
-    while frame.end < begin + 2 * RATE:
-        frame = next_frame(microphone)
+
+    def two_seconds(frame: AudioFrame) -> tuple[float, int]:
+        """By how many samples time was ahead of the sound at least (a read may be late), and what was lost."""
+        frames = [frame]
+        while frames[-1].end < frame.end + 2 * RATE:
+            frames.append(next_frame(microphone))
+        return min(one.arrived_ns * RATE / 1e9 - one.end for one in frames), sum(one.lost for one in frames)
+
+    before, _ = two_seconds(next_frame(microphone))
     capture.process.send_signal(signal.SIGSTOP)
     pipewire.play(write_tone(tmp_path / "silence.wav", 1.0, [0], 16_000), "mic16").wait(PATIENCE)  # a second of the server's time
+    resumed_ns = time.monotonic_ns()
     capture.process.send_signal(signal.SIGCONT)
-    lost = 0
-    while not lost:
-        frame = next_frame(microphone)
-        lost = frame.lost
+    while (frame := next_frame(microphone)).arrived_ns < resumed_ns:
+        pass
+    after, lost = two_seconds(frame)
     assert lost > RATE // 2
-    elapsed = (frame.arrived_ns - began_ns) * RATE / 1e9
-    assert frame.end - begin == pytest.approx(elapsed, abs=0.1 * RATE)  # twice a server's quantum, and then some
-    said = capture.heard()
-    assert said == {"lost": lost, "lanes": {}}
+    assert after == pytest.approx(before, abs=0.1 * RATE)  # twice a server's quantum, and then some
+    while (said := capture.heard())["lost"] < lost:
+        pass
+    assert said["lanes"] == {}
     microphone.close()
 
 
@@ -186,7 +196,7 @@ def test_nobody_moves_a_recording_to_another_microphone(pipewire: SoundServer, s
     pipewire.move_recording(capture.process.pid, "mic48-mic")
     hear_tone(microphone, lambda: pipewire.play(write_tone(tmp_path / "tone.wav", 1.5, [440], 16_000), "mic16"), 440, 1.5)
     assert pipewire.recorded_by(capture.process.pid) == "mic16-mic"
-    assert capture.link.receive(0) is None
+    capture.losses()  # and nothing else is said
     microphone.close()
 
 
@@ -198,7 +208,8 @@ def test_auto_follows_the_default_and_says_so(pipewire: SoundServer, start: Star
     assert failed(capture)["error"].endswith("the sound server's default source is now 'mic48-mic'; it is opened again")
     assert opened(start())["source"] == "mic48-mic"
     pipewire.listen_to("mic16")
-    assert named.link.receive(0) is None and named.stop() == 0  # what is named stays
+    named.losses()  # and nothing else is said: what is named stays
+    assert named.stop() == 0
 
 
 def test_a_server_that_comes_back_is_found() -> None:
@@ -237,11 +248,15 @@ def test_a_decode_of_two_and_a_half_seconds_costs_capture_nothing(pipewire: Soun
     came = microphone.statistics().blocks
     wait_for(lambda: microphone.statistics().blocks >= came + 63, "63 blocks of 40 ms that nobody reads")
     frames = [first]
-    while frames[-1].end < first.end + 3 * RATE:
+    while frames[-1].end < first.end + 4 * RATE:
         frames.append(next_frame(microphone))
-    assert_whole(frames)
+    losses = capture.losses()
+    assert not any(loss["lanes"] for loss in losses)
+    if not losses:  # a busy server makes some itself
+        assert_whole(frames)
+        assert microphone.statistics().lost == 0
     statistics = microphone.statistics()
-    assert (statistics.dropped, statistics.lost) == (0, 0)
+    assert statistics.dropped == 0
     assert 60 < statistics.deepest < 256
     microphone.close()
 
@@ -266,10 +281,10 @@ def test_digital_silence_is_told_with_its_cause_and_left_alone(pipewire: SoundSe
     try:
         capture = start()
         opened(capture)
-        assert capture.heard() == {"silent": True, "muted": True}
+        assert capture.told() == {"silent": True, "muted": True}
         pipewire.mute("mic16-mic", False)
         pipewire.play(write_tone(tmp_path / "tone.wav", 0.5, [440], 16_000), "mic16")
-        assert capture.heard() == {"silent": False, "muted": False}
+        assert capture.told() == {"silent": False, "muted": False}
         assert capture.stop() == 0
     finally:
         pipewire.mute("mic16-mic", False)
