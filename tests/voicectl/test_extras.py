@@ -14,10 +14,11 @@ from voiced.errors import UsageError
 CHECKOUT = Path(__file__).resolve().parents[2]
 
 
-def test_they_are_those_of_the_extra_eval() -> None:
+def test_they_are_those_of_the_extras_eval_and_align() -> None:
     setup = configparser.ConfigParser()
     setup.read(CHECKOUT / "setup.cfg")
-    wanted = {line.replace(" ", "") for line in setup["options.extras_require"]["eval"].splitlines() if line}
+    extra = setup["options.extras_require"]
+    wanted = {line.replace(" ", "") for name in ("eval", "align") for line in extra[name].splitlines() if line}
     assert wanted == set(extras.EXTRAS.values())
     assert all(wanted.startswith(name) for name, wanted in extras.EXTRAS.items())
 

@@ -9,11 +9,21 @@ from __future__ import annotations
 
 import argparse
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from voiced.api import OutputError, UsageError, __version__, cache_directory, default_library, find_config, read_settings, runtime_directory
+from voiced.api import (
+    InputError,
+    OutputError,
+    UsageError,
+    __version__,
+    cache_directory,
+    default_library,
+    find_config,
+    read_settings,
+    runtime_directory,
+)
 
 from .asr import HELD_OUT
 from .extras import need
@@ -22,6 +32,7 @@ from .wake import meter
 if TYPE_CHECKING:
     from voiced.api import Library, Settings
 
+    from .evaluation.alignment import Aligner
     from .evaluation.clips import LeftOut
     from .evaluation.endpoint_figures import Figures, Heard
     from .evaluation.endpoint_run import Asked
@@ -38,6 +49,11 @@ def eval_arguments(one: argparse.ArgumentParser) -> None:
     one.add_argument("--check", metavar="N", type=int, default=4, help="queries that the whole pipeline hears too (default: 4)")
     one.add_argument("--no-detector", action="store_true", help="leave the turn detector out, which computes more than all else")
     one.add_argument("--picture", metavar="FILE", type=Path, help="draw cut-offs against the wait as a PNG (wants matplotlib)")
+    one.add_argument(
+        "--ends",
+        action="store_true",
+        help="only how well alignment and ear know the ends that --synthetic's synthesizer knew (wants pocketsphinx)",
+    )
     form = one.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="one JSON document, with every query")
     form.add_argument("--markdown", action="store_true", help="tables in Markdown")
@@ -79,6 +95,8 @@ def evaluate(options: argparse.Namespace) -> int:
     _check(options)
     if options.check < 0:
         raise UsageError("--check", f"must be a number of queries from 0, got {options.check}")
+    if options.ends:
+        return _ends(options)
     from .evaluation import endpoint_figures, endpoint_points, endpoint_report, endpoint_run
 
     if options.picture:
@@ -115,6 +133,35 @@ def evaluate(options: argparse.Namespace) -> int:
         print(json.dumps(endpoint_report.document(report), ensure_ascii=False))
     else:
         print(endpoint_report.markdown(report) if options.markdown else endpoint_report.plain(report))
+    return 0
+
+
+def _ends(options: argparse.Namespace) -> int:
+    """Holds what labels ends against ends that are known. Raises VoicedError."""
+    if not options.synthetic:
+        raise UsageError("--ends", "wants ends that are known", "give --synthetic FILE")
+    need("pocketsphinx", "--ends", "aligns with")
+    from .evaluation import endpoint_run, ends_check
+    from .evaluation.clips import first_of, told
+    from .evaluation.measure import vad_of
+    from .evaluation.tables import aligned, marked_down
+
+    settings = read_settings(find_config(options.config))
+    vad = vad_of(default_library(options.path or settings.models.path).find(settings.models.vad, "vad").files["model"])
+    left_out: list[LeftOut] = []
+    aligner = _aligner(options)
+    queries = endpoint_run.queries(replace(_asked(options), data=None), vad, aligner, meter(), left_out)
+    rows = ends_check.compare(queries, vad, aligner, options.seed)
+    if not rows:
+        raise InputError(str(options.synthetic), f"has no query to measure by{first_of(left_out)}", "name one that has some")
+    if options.json:
+        print(json.dumps(ends_check.document(_where(options), rows, left_out), ensure_ascii=False))
+        return 0
+    shown = marked_down if options.markdown else aligned
+    print(
+        f"voicectl endpoint eval --ends {__version__}: {_where(options)}, seed {options.seed}.", shown(ends_check.table(rows)), sep="\n\n"
+    )
+    print("", *told(left_out, "recording"), *ends_check.WHAT, sep="\n")
     return 0
 
 
@@ -169,14 +216,24 @@ class _Work:
 
 def _work(options: argparse.Namespace, runtime: Path) -> _Work:
     """Everything on tape."""
-    from .evaluation import endpoint_run, endpoint_tape
+    from .evaluation import alignment, endpoint_run, endpoint_tape
 
     settings = read_settings(find_config(options.config))
     models = default_library(options.path or settings.models.path)
-    tapes = endpoint_tape.Library(endpoint_run.stages(settings, models, runtime), options.cache or cache_directory() / "endpoint")
+    tapes = endpoint_tape.Library(endpoint_run.stages(settings, models, runtime), _cache(options))
     left_out: list[LeftOut] = []
-    heard = endpoint_run.gather(_asked(options), tapes, meter(), left_out)
+    heard = endpoint_run.gather(_asked(options), tapes, meter(), left_out, _aligner(options) if alignment.installed() else None)
     return _Work(settings, models, tapes, heard, left_out)
+
+
+def _cache(options: argparse.Namespace) -> Path:
+    return Path(options.cache or cache_directory() / "endpoint")
+
+
+def _aligner(options: argparse.Namespace) -> Aligner:
+    from .evaluation.alignment import Aligner
+
+    return Aligner(_cache(options) / "ends")
 
 
 def _asked(options: argparse.Namespace) -> Asked:

@@ -1,4 +1,4 @@
-"""Libraries that some commands want and voiced does not: the extra `eval` of setup.cfg.
+"""Libraries that some commands want and voiced does not: the extras `eval` and `align` of setup.cfg.
 
 What lives here: what is said where one is missing. What must not: what is done with one.
 """
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from voiced.api import UsageError
 
-EXTRAS = {"jiwer": "jiwer>=3,<5", "matplotlib": "matplotlib>=3.8,<4"}
+EXTRAS = {"jiwer": "jiwer>=3,<5", "matplotlib": "matplotlib>=3.8,<4", "pocketsphinx": "pocketsphinx>=5.1,<6"}
 """As pip takes them."""
 
 

@@ -3,8 +3,7 @@
 What lives here: recordings made into queries, their true ends, the places where a pause fits. What must not: a decision about ends, a
 figure. A recording that cannot be a query is in the answer, with its reason.
 
-The end of a query is the synthesizer's where it is known, else the manifest's labels, else what stands out of the clip's quiet
-(sounds.speech_bounds).
+The end of a query is the synthesizer's where it is known, else what true_ends.py believes.
 """
 
 from __future__ import annotations
@@ -18,9 +17,11 @@ from typing import Any
 
 from voiced.api import Samples, Vad, Words, defaults, read_audio, to_ms, to_samples
 
+from .alignment import Aligner
 from .clips import Clip, LeftOut, clip_seed, lines_of
 from .scores import no_reference
 from .sounds import Bounds, pause_place, quiet_around, quietest, speech_bounds, with_quiet
+from .true_ends import SYNTHESIZER, TrueEnd, true_end
 
 PAUSES_MS = (300, 500, 800, 1200, 2000)
 
@@ -45,7 +46,7 @@ class Query:
     """One turn's sound. Positions are samples from its beginning.
 
     samples   int16: the query between a little and three seconds of its own quiet
-    start, end  of its speech; ends_by says who knows the end: synthesizer, labels or ear
+    start, end  of its speech; ends_by says who knows the end (true_ends.TrueEnd), ends_why why nobody but the ear does
     pause_ms  length of the pause that was put into its middle, 0 for none; it is `pause`, [start, end)
     own_pause_ms  the longest pause that its speaker made, by the VAD
     """
@@ -60,29 +61,29 @@ class Query:
     pause_ms: int = 0
     pause: tuple[int, int] | None = None
     own_pause_ms: float = 0.0
+    ends_why: str = ""
 
 
-def of_clip(clip: Clip, vad: Vad, seed: int) -> Query:
+def of_clip(clip: Clip, vad: Vad, seed: int, aligner: Aligner | None = None) -> Query:
     """A recording as it is. Raises InputError where it cannot be read, ValueError where it is no query."""
     samples, _ = read_audio(clip.path)
     settings = defaults().vad
     bounds = speech_bounds(samples, vad.track(samples), on=settings.on, off=settings.off)
-    end, by = bounds.end, "ear"
-    if clip.speech_end is not None:
-        end, by = min(clip.speech_end, len(samples)), "labels"
+    end = true_end(clip, samples, bounds.end, aligner)
     gaps = [to_ms(after - before) for (_, before), (after, _) in pairwise(bounds.stretches)]
-    query = _framed(clip, samples, bounds.start, end, by, seed)
+    query = _framed(clip, samples, bounds.start, end, seed)
     return replace(query, own_pause_ms=max(gaps, default=0.0))
 
 
-def _framed(clip: Clip, samples: Samples, start: int, end: int, by: str, seed: int) -> Query:
+def _framed(clip: Clip, samples: Samples, start: int, true: TrueEnd, seed: int) -> Query:
+    end = true.sample
     if end - start > _LONGEST:
         raise ValueError(f"{to_ms(end - start) / 1000:.1f} s of speech are more than a query")
     if end <= start:
         raise ValueError("its speech ends before it begins")
     first, last = max(0, start - _LEAD), min(len(samples), end + _TAIL)
     framed = with_quiet(samples[first:last], last - first, end + _TAIL - last, clip_seed(clip, seed))
-    return Query(clip.name, clip.set, clip.text, framed, start - first, end - first, by)
+    return Query(clip.name, clip.set, clip.text, framed, start - first, end - first, true.by, ends_why=true.why)
 
 
 def with_pause(query: Query, words: Words, pause_ms: int, seed: tuple[int, ...]) -> Query | None:
@@ -158,7 +159,7 @@ class _Spoken:
 
     def __call__(self) -> Query:
         samples, _ = read_audio(self.clip.path)
-        query = _framed(self.clip, samples, self.start, min(self.end, len(samples)), "synthesizer", self.seed)
+        query = _framed(self.clip, samples, self.start, TrueEnd(min(self.end, len(samples)), SYNTHESIZER), self.seed)
         if not self.pauses:
             return query
         shift = query.start - self.start

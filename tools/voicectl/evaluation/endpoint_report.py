@@ -13,7 +13,7 @@ from typing import Any
 
 from voiced.api import __version__
 
-from ..extras import need
+from ..extras import install, need
 from .clips import LeftOut, told
 from .endpoint_figures import HIDDEN_MS, Figures, Heard, Outcomes, Point, SetFigures
 from .endpoint_points import NEVER, SILENCE_ONLY
@@ -21,6 +21,7 @@ from .endpoint_run import Difference
 from .report import machine, rate_text, spread_text
 from .scores import Rate
 from .tables import Table, aligned, marked_down, without_empty
+from .true_ends import NO_ALIGNER, TrueEnd, counts
 
 MEDIAN_MS, P90_MS, CUT, CUT_AT_500_MS, LOST = 300.0, 600.0, 0.03, 0.05, 0.005
 """What is aimed at: end of speech to final, cut-offs of complete queries and at pauses of half a second, word errors lost to cutting."""
@@ -28,8 +29,9 @@ MEDIAN_MS, P90_MS, CUT, CUT_AT_500_MS, LOST = 300.0, 600.0, 0.03, 0.05, 0.005
 WHAT = (
     "Queries are heard by the daemon's own VAD and recognizer once; each row is its turn machine on what they said, in sample time. A turn "
     "begins 0.3 s before the speech, without a wake phrase, and is followed by 3 s of the recording's own quiet.",
-    "End of speech: the synthesizer's, else the manifest's labels, else the last 10 ms that stand out of the recording's quiet, 200 ms "
-    "before to 96 ms after the VAD lets go.",
+    "End of speech: the synthesizer's, else the manifest's labels, else the end of the text's last word by forced alignment, else by ear: "
+    "the last 10 ms that stand out of the recording's quiet, 200 ms before to 96 ms after the VAD lets go. Where the two are more than 300 "
+    "ms apart, the text is not what was said, and the ear is believed; --ends holds both against a synthesizer's.",
     "Cut off: closed before the end of speech, [a, b] Wilson's 95 % interval. Open: nothing closed it within the 3 s. Times are of the "
     "others, from the end of speech, median / 90th percentile: sample time, and on top the processor time on the machine named above of "
     "the recognizer's last chunk and its tail, of a turn detector, and of what the second pass had not done by then.",
@@ -67,7 +69,7 @@ class Report:
 
 def tables(report: Report) -> list[Table]:
     rows = report.figures
-    return [table for table in (_waits(rows), _cuts(rows), _words(rows), _sets(report)) if len(table) > 1]
+    return [table for table in (_waits(rows), _cuts(rows), _words(rows), _sets(report), _ends(report)) if len(table) > 1]
 
 
 def _waits(rows: Sequence[Figures]) -> Table:
@@ -107,6 +109,16 @@ def _sets(report: Report) -> Table:
     return table
 
 
+def _ends(report: Report) -> Table:
+    return [["end of speech by", "queries"], *([by, str(count)] for by, count in _counted(report).items())]
+
+
+def _counted(report: Report) -> dict[str, int]:
+    """Of the queries as they are: one with a pause put in has the end of the same recording."""
+    queries = [one.query for one in report.heard if not one.query.pause_ms]
+    return counts(TrueEnd(query.end, query.ends_by, query.ends_why) for query in queries)
+
+
 def _percent(rate: Rate | None) -> str:
     return "" if rate is None else f"{rate.value:.1%}"
 
@@ -142,6 +154,8 @@ def remarks(report: Report) -> list[str]:
         same = report.checked - len(report.different)
         lines.append(f"Checked: {same} of {report.checked} queries end the same in the whole pipeline.")
         lines += [f"  {one.query}: replayed {one.replayed}; whole {one.whole}" for one in report.different]
+    if any(NO_ALIGNER in by for by in _counted(report)):
+        lines.append(f"Ends by alignment want pocketsphinx: {install('pocketsphinx')}")
     return [*lines, *told(report.left_out, "recording")]
 
 
@@ -175,6 +189,7 @@ def document(report: Report) -> dict[str, Any]:
         "where": report.where,
         "seed": report.seed,
         "figures": [{**asdict(row), "misses": misses(row), "endpoint_knobs": _knobs(report, row.point)} for row in report.figures],
+        "ends": _counted(report),
         "curves": [{"curve": point.curve, **asdict(row)} for point, row in report.curves],
         "sets": {name: asdict(row) for name, row in report.sets.items()},
         "queries": [_query(report, at) for at in range(len(report.heard))],
@@ -196,6 +211,7 @@ def _query(report: Report, at: int) -> dict[str, Any]:
         "set": query.set,
         "text": query.text,
         "ends_by": query.ends_by,
+        "ends_why": query.ends_why,
         "pause_ms": query.pause_ms,
         "own_pause_ms": query.own_pause_ms,
         "outcomes": {name: asdict(found[at]) for name, found in report.found.items()},

@@ -24,6 +24,7 @@ from voiced.api import (
     Trigger,
     TurnClosed,
     TurnDetector,
+    Vad,
     pipeline,
     second_pass,
     transducer,
@@ -31,6 +32,7 @@ from voiced.api import (
 from voiced.api import Library as Models
 
 from . import endpoint_queries
+from .alignment import Aligner
 from .clips import FIRST_SETS, Clip, LeftOut, choose, draw, first_of, read_clips
 from .endpoint_figures import Figures, Heard, Outcomes, Point, figures, outcomes
 from .endpoint_points import NEVER, never
@@ -105,40 +107,43 @@ def stages(settings: Settings, models: Models, runtime: Path) -> Stages:
     return Stages(vad_of(vad_file), recognizer, rewriter, detector, heard_by, answers)
 
 
-def gather(asked: Asked, library: Library, progress: Progress, left_out: list[LeftOut]) -> list[Heard]:
-    """All queries, on tape: as they are, and some with pauses put in. Raises InputError where there are none."""
-    heard: list[Heard] = []
-    for name, recordings in _recordings(asked, library, left_out):
-        for row, (clip, make) in enumerate(recordings):
-            progress(name, row, len(recordings))
-            try:
-                query = make()
-            except InputError as error:
-                left_out.append(LeftOut(name, clip.name, error.what))
-            except ValueError as error:
-                left_out.append(LeftOut(name, clip.name, str(error)))
-            else:
-                heard.append(Heard(query, library.tape(query.samples)))
-        progress(name, len(recordings), len(recordings))
+def gather(asked: Asked, library: Library, progress: Progress, left_out: list[LeftOut], aligner: Aligner | None = None) -> list[Heard]:
+    """All queries, on tape: as they are, and some with pauses put in. Without an aligner the ear says where speech ends that nobody has
+    labelled. Raises InputError where there are none."""
+    whole = queries(asked, library.stages.vad, aligner, progress, left_out)
+    heard = [Heard(query, library.tape(query.samples)) for query in whole]
     if not heard:
         where = str(asked.data or asked.synthetic or asked.files[0])
         raise InputError(where, f"has no query to measure by{first_of(left_out)}", "name a folder that has some")
     return heard + list(_paused(asked, library, heard, progress))
 
 
+def queries(asked: Asked, vad: Vad, aligner: Aligner | None, progress: Progress, left_out: list[LeftOut]) -> Iterator[Query]:
+    """All recordings that can be one, as they are; the others go to `left_out`."""
+    for name, recordings in _recordings(asked, vad, aligner, left_out):
+        for row, (clip, make) in enumerate(recordings):
+            progress(name, row, len(recordings))
+            try:
+                yield make()
+            except InputError as error:
+                left_out.append(LeftOut(name, clip.name, error.what))
+            except ValueError as error:
+                left_out.append(LeftOut(name, clip.name, str(error)))
+        progress(name, len(recordings), len(recordings))
+
+
 Recordings = list[tuple[Clip, Callable[[], Query]]]
 
 
-def _recordings(asked: Asked, library: Library, left_out: list[LeftOut]) -> Iterator[tuple[str, Recordings]]:
+def _recordings(asked: Asked, vad: Vad, aligner: Aligner | None, left_out: list[LeftOut]) -> Iterator[tuple[str, Recordings]]:
     """Sets of recordings, each with what makes a query of it."""
-    vad = library.stages.vad
     if asked.data:
         known = read_clips(asked.data, asked.held_out)
         chosen = choose(known, (), asked.limit, asked.seed)
         left_out += [one for one in chosen.left_out if one.set in FIRST_SETS]
         spelled = endpoint_queries.spelled(asked.data)
         for name, clips in {**chosen.sets, SPELLED: draw(spelled, asked.limit, asked.seed) if spelled else ()}.items():
-            yield name, [(clip, partial(endpoint_queries.of_clip, clip, vad, asked.seed)) for clip in clips]
+            yield name, [(clip, partial(endpoint_queries.of_clip, clip, vad, asked.seed, aligner)) for clip in clips]
     if asked.synthetic:
         by_set: dict[str, Recordings] = {}
         for clip, make in endpoint_queries.synthetic(asked.synthetic, left_out.append, asked.seed):

@@ -25,6 +25,7 @@ _LATE = to_samples(200)
 _BELOW_PEAK_DB = 40.0
 _ABOVE_FLOOR_DB = 12.0
 _LOWEST_DB = -90.0
+_SPEECH_WITHIN_DB = 20.0
 _GAP = to_samples(60)
 """A pause is put where so long a stretch is the quietest: the closure of a consonant is shorter."""
 _MIDDLE = (0.3, 0.7)
@@ -50,6 +51,20 @@ def levels_db(samples: Samples) -> NDArray[np.float64]:
 def floor_db(samples: Samples) -> float:
     """dBFS of a clip's quiet: the tenth of its 10 ms that is quietest."""
     return float(np.quantile(levels_db(samples), 0.1))
+
+
+def speech_db(samples: Samples) -> float:
+    """dBFS of a clip's speech: the mean power of the 10 ms that are within 20 dB of the loudest."""
+    levels = levels_db(samples)
+    loud = levels[levels > levels.max() - _SPEECH_WITHIN_DB]
+    return float(10 * np.log10((10 ** (loud / 10)).mean()))
+
+
+def in_noise(samples: Samples, below_db: float, seed: Sequence[int]) -> Samples:
+    """The sound in a room whose noise is so far below the clip's speech."""
+    noise = room_noise(len(samples), speech_db(samples) - below_db, np.random.default_rng(seed))
+    sound: Samples = np.clip(samples.astype(np.int32) + noise, -32768, 32767).astype(np.int16)
+    return sound
 
 
 def speech_bounds(samples: Samples, probabilities: Sequence[float], *, on: float, off: float) -> Bounds:
