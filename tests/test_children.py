@@ -24,7 +24,7 @@ def no_more_files() -> Iterator[None]:
 async def _ended(role: str) -> Child:
     over = asyncio.get_running_loop().create_future()
     Child(role, "x", {}, lambda child, message: None, over.set_result)
-    child = await asyncio.wait_for(over, 30)
+    child = await asyncio.wait_for(over, 120)
     assert isinstance(child, Child)
     return child
 

@@ -27,14 +27,14 @@ def in_thread(work: Any) -> Any:
 
 @pytest.mark.skipif(len(CORES) < 2, reason="this machine has one core: two threads cannot be placed apart")
 def test_two_roles_are_placed_and_read_back() -> None:
-    ready = threading.Barrier(3, timeout=30)
+    ready = threading.Barrier(3, timeout=120)
     done = threading.Event()
     rows: dict[str, PlacementRow] = {}
 
     def role(name: str, core: int) -> None:
         rows[name] = placement.pin(name, [core], process="lane main")
         ready.wait()
-        done.wait(30)
+        done.wait(120)
 
     threads = [threading.Thread(target=role, args=pair) for pair in (("ears", CORES[0]), ("transducer", CORES[1]))]
     before = os.sched_getaffinity(0)

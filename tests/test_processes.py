@@ -26,7 +26,7 @@ def test_settings_of_another_version_are_one_line(role: str, tmp_path: Path) -> 
         )
         theirs.close()
         ours.send(job)
-        message = ours.receive(30)
+        message = ours.receive(120)
         said = process.communicate()[1]
     assert message
     assert message.body["failed"].startswith(

@@ -27,7 +27,7 @@ def outcome(ready: list[str], failed: dict[str, VoicedError]) -> VoicedError | N
             warm_up.failed(name, error)
             warm_up.failed(name, VoicedError("", "its process ended"))
         try:
-            await asyncio.wait_for(waiting, 10)
+            await asyncio.wait_for(waiting, 60)
         except VoicedError as error:
             assert not warm_up.over
             return error

@@ -189,11 +189,11 @@ def library(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def go() -> Callable[[Coroutine[Any, Any, None]], None]:
-    """Runs a test's coroutine; what hangs ends as a failure after a minute."""
+    """Runs a test's coroutine; what hangs ends as a failure after three minutes."""
 
     def run(test: Coroutine[Any, Any, None]) -> None:
         async def limited() -> None:
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(180):
                 await test
 
         asyncio.run(limited())

@@ -81,7 +81,7 @@ def test_every_call_has_one_answer_and_the_service_goes_on(
         path, name, member, typed = call
         try:
             await client.call(
-                interface.NAME, path, name, member, "".join(code for code, _ in typed), *(value for _, value in typed), timeout_s=30
+                interface.NAME, path, name, member, "".join(code for code, _ in typed), *(value for _, value in typed), timeout_s=120
             )
         except CallError as error:
             names.append(error.name)

@@ -80,7 +80,7 @@ def test_the_links_between_processes_keep_it() -> None:
     try:
         for event in TURN:
             assert ours.send({"event": encode(event)})
-            message = theirs.receive(5)
+            message = theirs.receive(60)
             assert message is not None
             assert decode(message.body["event"]) == event
     finally:

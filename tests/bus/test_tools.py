@@ -20,7 +20,7 @@ KITCHEN = interface.lane_path("kitchen")
 
 
 def tool(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(words, capture_output=True, text=True, check=False, timeout=30)
+    return subprocess.run(words, capture_output=True, text=True, check=False, timeout=120)
 
 
 @pytest.mark.skipif(not shutil.which("busctl"), reason="busctl is not installed (Debian: systemd)")
