@@ -38,6 +38,9 @@ SAMPLE = Path(__file__).resolve().parents[1] / "daemon" / "voiced" / "data" / "s
 PATIENCE = 120
 """Seconds after which a wait fails. A daemon starts in two and a turn takes four, on a machine that does nothing else."""
 
+PATIENT = "second_pass: {deadline_ms: 20000}\n"
+"""Settings in which no second pass is late: the usual three seconds are not much where others work on the same cores."""
+
 Found = TypeVar("Found")
 
 EventKind = TypeVar("EventKind", Wake, Partial, LikelyEnd, Endpoint, Final, TurnClosed)

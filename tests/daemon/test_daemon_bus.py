@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import soundfile
-from livedaemon import Listen, Start, descendants, own_bus, until
+from livedaemon import PATIENT, Listen, Start, descendants, own_bus, until
 from voiced.bus.client import Presence
 from voiced.bus.connection import Incoming, connect
 from voiced.bus.interface import ROOT, STATUS_PATH
@@ -29,7 +29,7 @@ def test_hearing_goes_on_when_the_bus_is_killed(
     sound = tmp_path / "both.wav"
     soundfile.write(sound, np.concatenate((first, np.zeros(8 * 16_000, np.int16), second)), 16_000)
     config = tmp_path / "voiced.yaml"
-    config.write_text(f"log: {{text: true}}\nlanes: [{{name: desk, source: 'file:{sound}'}}]\n")
+    config.write_text(f"{PATIENT}log: {{text: true}}\nlanes: [{{name: desk, source: 'file:{sound}'}}]\n")
     voiced = start("voiced", "--config", config)
     listener = listen(f"unix:path={runtime}/voiced/bus")
     listener.lane(Health="ok")
@@ -100,7 +100,7 @@ def test_a_bus_that_goes_away_for_whole_turns_loses_none_of_them(
     again = tmp_path / "again.wav"
     soundfile.write(again, np.tile(np.concatenate((samples, np.zeros(4 * rate - len(samples), np.int16))), 50), rate)
     config = tmp_path / "voiced.yaml"
-    config.write_text(f"lanes: [{{name: desk, source: 'file:{again}'}}]\n")
+    config.write_text(f"{PATIENT}lanes: [{{name: desk, source: 'file:{again}'}}]\n")
     with own_bus(runtime) as address:
         voiced = start("voiced", "--bus", address, "--config", config)
         listener = listen(address)

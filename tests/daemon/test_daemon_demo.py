@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from debugger import held
-from livedaemon import Listen, Start, alive, assert_whole, descendants, until
+from livedaemon import PATIENT, Listen, Start, alive, assert_whole, descendants, until
 from voiced.bus.client import Presence
 from voiced.events import Final, TurnClosed
 
@@ -30,8 +30,9 @@ def lanes(pid: int) -> list[int]:
     return found
 
 
-def test_the_demonstration_is_right_and_a_client_sees_it_happen(start: Start, listen: Listen, runtime: Path) -> None:
-    demo = start("voiced", "--demo")
+def test_the_demonstration_is_right_and_a_client_sees_it_happen(start: Start, listen: Listen, runtime: Path, tmp_path: Path) -> None:
+    (tmp_path / "voiced.yaml").write_text(PATIENT)
+    demo = start("voiced", "--demo", "--config", tmp_path / "voiced.yaml")
     demo.says("voicectl watch` shows the same")
     listener = listen(f"unix:path={runtime}/voiced/bus")
     (lane,) = until(lambda: lanes(demo.pid), "its lane")
@@ -79,7 +80,7 @@ def test_a_private_bus_that_outlives_its_voiced_for_a_moment_is_no_trap(start: S
 
 def test_show_is_the_daemon_with_its_events_on_the_terminal(start: Start, listen: Listen, bus: str, sample: Path, tmp_path: Path) -> None:
     config = tmp_path / "voiced.yaml"
-    config.write_text(f"lanes:\n  - name: desk\n    source: file:{sample}\n")
+    config.write_text(f"{PATIENT}lanes:\n  - name: desk\n    source: file:{sample}\n")
     listener = listen(bus)
     shown = start("voiced", "--show", "--json", "--config", config, "--bus", bus)
     closed = listener.event(TurnClosed)

@@ -20,7 +20,7 @@ def config(tmp_path: Path) -> Path:
 
 
 def begin(config: Path, state: LlamaStandIn) -> None:
-    config.write_text(f"second_pass: {{server: '{state.address}', guard: false}}\n")
+    config.write_text(f"second_pass: {{server: '{state.address}', guard: false, deadline_ms: 20000}}\n")
 
 
 def test_its_text_is_the_final(env: dict[str, str], clock: Path, config: Path) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import soundfile
 from debugger import held
-from livedaemon import PATIENCE, Listen, ServiceManager, Start, environment, own_bus, until
+from livedaemon import PATIENCE, PATIENT, Listen, ServiceManager, Start, environment, own_bus, until
 from soundserver import SoundServer
 from voiced.events import Final, Wake
 
@@ -38,7 +38,7 @@ def silence(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def config(tmp_path: Path, source: str) -> Path:
     path = tmp_path / "voiced.yaml"
-    path.write_text(f"lanes: [{{name: desk, source: '{source}'}}]\nendpoint: {{no_speech_ms: 500}}\n")
+    path.write_text(f"{PATIENT}lanes: [{{name: desk, source: '{source}'}}]\nendpoint: {{no_speech_ms: 500}}\n")
     return path
 
 

@@ -11,7 +11,7 @@ from typing import cast
 
 import pytest
 import soundfile
-from livedaemon import PATIENCE, Listen, Listener, Start
+from livedaemon import PATIENCE, PATIENT, Listen, Listener, Start
 from voiced.bus.client import Changed
 from voiced.desk import Published
 from voiced.events import Final, TurnClosed
@@ -104,7 +104,8 @@ def test_two_programs_are_heard_and_a_third_that_sends_half_a_frame_is_named(
     )
     config = tmp_path / "voiced.yaml"
     config.write_text(
-        f"lanes:\n  - {{name: tcp, source: 'tcp:127.0.0.1:{tcp.getsockname()[1]}'}}\n  - {{name: unix, source: 'unix:{tmp_path}/s'}}\n"
+        f"{PATIENT}lanes:\n"
+        f"  - {{name: tcp, source: 'tcp:127.0.0.1:{tcp.getsockname()[1]}'}}\n  - {{name: unix, source: 'unix:{tmp_path}/s'}}\n"
         f"  - {{name: half, source: 'unix:{tmp_path}/h'}}\n  - {{name: nobody, source: 'unix:{tmp_path}/n'}}\n"
     )
     listener = listen(bus)
@@ -128,7 +129,7 @@ def test_two_lanes_on_a_sender_that_serves_one(
     """One hears, and the other says that nothing comes: nothing hangs."""
     programs.append(Program(listening(socket.AF_UNIX, str(tmp_path / "s")), sound, accepts=1))
     config = tmp_path / "voiced.yaml"
-    config.write_text(f"lanes: [{{name: a, source: 'unix:{tmp_path}/s'}}, {{name: b, source: 'unix:{tmp_path}/s'}}]\n")
+    config.write_text(f"{PATIENT}lanes: [{{name: a, source: 'unix:{tmp_path}/s'}}, {{name: b, source: 'unix:{tmp_path}/s'}}]\n")
     listener = listen(bus)
     process = start("voiced", "--config", config, "--bus", bus)
     says(listener, "stalled", "gives no sound for 1 s; it sends 16-bit little-endian mono at 16 kHz")

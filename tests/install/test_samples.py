@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from livedaemon import Listener, Start, clock_and_silence, descendants, environment, own_bus, runtime_of_a_user, start, until
+from livedaemon import PATIENT, Listener, Start, clock_and_silence, descendants, environment, own_bus, runtime_of_a_user, start, until
 
 __all__ = ["start"]
 
@@ -94,7 +94,7 @@ def survives(
 ) -> None:
     """Runs it before there is a daemon, and through two of them."""
     config = tmp_path / "voiced.yaml"
-    config.write_text(f"lanes:\n  - {{name: desk, source: 'file:{clock}'}}\n")
+    config.write_text(f"{PATIENT}lanes:\n  - {{name: desk, source: 'file:{clock}'}}\n")
     # one bus, taken for the session's or for the system's, on which signals go to subscribers alone
     where, which = ("--system", "DBUS_SYSTEM_BUS_ADDRESS") if system else ("--session", "DBUS_SESSION_BUS_ADDRESS")
     env = {**env, which: bus}

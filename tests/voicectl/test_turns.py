@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from livedaemon import SAMPLE, Listener, Start, run
+from livedaemon import PATIENT, SAMPLE, Listener, Start, run
 from voicectl import timeline
 from voicectl.stats import HEAD, line
 from voicectl.timeline import STRIP, Kind, rows, span_ms, strip, svg, text, ticks
@@ -127,7 +127,7 @@ def test_they_tell_of_a_running_daemon(
 ) -> None:
     """Issue 13, item 3: each turn has one record by sample and by clock."""
     config = tmp_path / "voiced.yaml"
-    config.write_text(f"lanes: [{{name: desk, source: 'file:{clock}'}}]\nendpoint: {{no_speech_ms: 800}}\n")
+    config.write_text(f"{PATIENT}lanes: [{{name: desk, source: 'file:{clock}'}}]\nendpoint: {{no_speech_ms: 800}}\n")
     start("voiced", "--config", config, "--bus", bus)
     turn = listener.event(TurnClosed).turn
 

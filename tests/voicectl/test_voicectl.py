@@ -17,6 +17,7 @@ from voiced.models import DEFAULT_IDS
 CLOCK = "What time is it?"
 
 LANE = """
+second_pass: {{deadline_ms: 20000}}
 lanes:
   - name: desk
     source: file:{sound}
