@@ -5,8 +5,9 @@ sounds.py), whether the synthesizer knew it (endpoint_queries.synthetic). Positi
 
 The manifest's labels are believed first, then forced alignment of its text, then the ear: the last 10 ms that stand out of the quiet near
 where the VAD lets go (sounds.speech_bounds). An alignment is right or far off, so it is held against the ear: where they are AGREE apart
-the ear is believed. If the sound goes on, more is said than the text has (a name that is said and then spelled); if it ended long before,
-a word was stretched over the quiet because the text is not what was said. Either way an endpointer is to be judged by what can be heard.
+the ear is believed. If the sound goes on, more is said than the text has (a name that is said and then spelled), or breath and noise follow
+that the VAD takes for speech; if it ended long before, a word was stretched over the quiet because the text is not what was said. Either
+way an endpointer is judged by what it can hear.
 """
 
 from __future__ import annotations
