@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import faulthandler
 import gc
-import os
 import re
 import time
 from collections.abc import Iterator
@@ -35,15 +34,18 @@ class Fuzzed:
 rows: list[Fuzzed] = []
 
 
-def rss_mb(pid: int | str = "self") -> float:
-    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
+def own_mb(pid: int | str = "self") -> float:
+    """Memory that a process has of its own, swapped or not: what it has of files comes and goes with the machine's need. OSError where it
+    has ended."""
+    told = dict(line.split(":\t", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines() if ":\t" in line)
+    return sum(int(told[kind].split()[0]) for kind in ("RssAnon", "VmSwap") if kind in told) / 1024
 
 
 @contextmanager
 def measured(item: pytest.Item) -> Iterator[None]:
     """Around a test's call. `cases` and `growth_mb` are the test's own where it has recorded them (record_property)."""
     gc.collect()
-    began, before = time.monotonic(), rss_mb()
+    began, before = time.monotonic(), own_mb()
     faulthandler.dump_traceback_later(HANG_S, exit=True)
     try:
         yield
@@ -51,7 +53,7 @@ def measured(item: pytest.Item) -> Iterator[None]:
         faulthandler.cancel_dump_traceback_later()
     gc.collect()
     own = dict(item.user_properties)
-    growth = float(str(own.get("growth_mb", rss_mb() - before)))
+    growth = float(str(own.get("growth_mb", own_mb() - before)))
     told = re.findall(r"(\d+) passing", getattr(item, "hypothesis_statistics", ""))
     cases = int(str(own.get("cases", sum(map(int, told)))))
     rows.append(Fuzzed(item.nodeid.removeprefix("tests/"), cases, time.monotonic() - began, growth))

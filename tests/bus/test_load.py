@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from fuzztable import own_mb
 from voiced import events
 from voiced.bus import interface
 from voiced.bus.connection import Connection, Incoming, connect
@@ -47,14 +47,8 @@ class NarrowBus:
     address: str
     pid: int
 
-    def kilobytes(self) -> int:
-        return resident(self.pid)
-
-
-def resident(pid: int) -> int:
-    """Kilobytes of memory that a process has of its own, swapped or not: what it has of files comes and goes with the machine's need."""
-    told = dict(line.split(":\t", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines() if ":\t" in line)
-    return sum(int(told[kind].split()[0]) for kind in ("RssAnon", "VmSwap"))
+    def megabytes(self) -> float:
+        return own_mb(self.pid)
 
 
 @pytest.fixture
@@ -138,7 +132,7 @@ def test_ten_thousand_signals_in_bursts_beside_one_that_never_reads(
             assert await silent.stdout.readline() == b"ready\n"
             silent.send_signal(signal.SIGSTOP)
             healthy = [await Subscriber.on(narrow.address, "auto") for _ in range(2)]
-            all_signals, done, before = signals(), 0, (0, 0)
+            all_signals, done, before = signals(), 0, (0.0, 0.0)
             while done < SIGNALS:
                 for _ in range(BURST):  # in one turn of the loop: nothing is written or read meanwhile but by us
                     desk.publish("kitchen", next(all_signals))
@@ -147,13 +141,13 @@ def test_ten_thousand_signals_in_bursts_beside_one_that_never_reads(
                 while any(len(one.sequences) < done for one in healthy):
                     await asyncio.sleep(0.001)  # the bus has work to do, too
                 if done == SIGNALS // 4:  # all buffers are full
-                    before = resident(os.getpid()), narrow.kilobytes()
+                    before = own_mb(), narrow.megabytes()
             for one in healthy:
                 assert one.sequences == list(range(1, SIGNALS + 1))
                 assert len(one.finals) == SIGNALS // 5
             assert (service.state().dropped, service.state().replaced) == (0, 0)
             # three quarters of the signals would be five megabytes for these subscribers
-            assert resident(os.getpid()) - before[0] < 10_000 and narrow.kilobytes() - before[1] < 3_000
+            assert own_mb() - before[0] < 10 and narrow.megabytes() - before[1] < 3
 
             # it wakes up: what the bus did not keep for it is asked for
             silent.send_signal(signal.SIGCONT)

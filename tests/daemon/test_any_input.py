@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import soundfile
 from bus.test_any_call import BASIC, CALLS
-from fuzztable import rss_mb
+from fuzztable import own_mb
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from livedaemon import Listen, Start, assert_whole, descendants
@@ -57,7 +57,7 @@ def test_whatever_is_called_the_daemon_goes_on(
     turn = listener.event(Wake).turn
     listener.event(TurnClosed, turn)
     pids = listener.pids()
-    before = {pid: rss_mb(pid) for pid in set(pids.values())}
+    before = {pid: own_mb(pid) for pid in set(pids.values())}
     client = listener.call(connect(bus))
     cases = 0
 
@@ -87,7 +87,7 @@ def test_whatever_is_called_the_daemon_goes_on(
         turn = listener.event(Wake).turn
     assert_whole(listener.events(turn))
     assert listener.pids() == pids, voiced.err
-    growth = max(rss_mb(pid) - before[pid] for pid in before)
+    growth = max(own_mb(pid) - before[pid] for pid in before)
     record_property("cases", cases)
     record_property("growth_mb", growth)
     assert growth < KEPT_MB
@@ -128,7 +128,7 @@ def test_whatever_file_is_heard_or_is_one_line(start: Start, clock: Path, tmp_pa
     voiced = start("voiced", "--input", *files, clock, "--json")
     looks = [0.0]
     while not voiced.ended:
-        looks.append(max(map(_rss_mb, descendants(voiced.pid)), default=0.0))
+        looks.append(max(map(_own_mb, descendants(voiced.pid)), default=0.0))
         time.sleep(0.1)
     assert voiced.wait() in (0, 65), voiced.err
     assert "Traceback" not in voiced.err
@@ -141,8 +141,8 @@ def test_whatever_file_is_heard_or_is_one_line(start: Start, clock: Path, tmp_pa
     record_property("growth_mb", max(looks[half:]) - max(looks[:half]))
 
 
-def _rss_mb(pid: int) -> float:
+def _own_mb(pid: int) -> float:
     try:
-        return rss_mb(pid)
-    except (OSError, IndexError):  # it has ended
+        return own_mb(pid)
+    except OSError:  # it has ended
         return 0.0
