@@ -104,7 +104,7 @@ def test_two_programs_are_heard_and_a_third_that_sends_half_a_frame_is_named(
     )
     config = tmp_path / "voiced.yaml"
     config.write_text(
-        f"{PATIENT}lanes:\n"
+        f"{PATIENT}capture: {{stall_ms: 20000}}\nlanes:\n"  # who sends and has to wait for a core does not stall
         f"  - {{name: tcp, source: 'tcp:127.0.0.1:{tcp.getsockname()[1]}'}}\n  - {{name: unix, source: 'unix:{tmp_path}/s'}}\n"
         f"  - {{name: half, source: 'unix:{tmp_path}/h'}}\n  - {{name: nobody, source: 'unix:{tmp_path}/n'}}\n"
     )
