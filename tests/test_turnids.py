@@ -16,7 +16,7 @@ from voiced.turnids import AHEAD, HIGHEST, LANE_SLOTS, TurnIds, state_folder
 
 
 @given(st.lists(st.tuples(st.floats(0, 2e9), st.integers(0, 3 * AHEAD // LANE_SLOTS)), min_size=2, max_size=8))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_no_id_is_given_twice_whatever_the_clock_says(tmp_path_factory: pytest.TempPathFactory, starts: list[tuple[float, int]]) -> None:
     """A board without a clock of its own: each start may be in 1970."""
     folder = tmp_path_factory.mktemp("state")
@@ -34,7 +34,7 @@ def test_no_id_is_given_twice_whatever_the_clock_says(tmp_path_factory: pytest.T
 
 
 @given(st.floats(0, 2e9), st.lists(st.tuples(st.integers(0, 2), st.integers(1, AHEAD // LANE_SLOTS - 1)), max_size=12))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_daemons_that_share_a_note_never_give_the_same(
     tmp_path_factory: pytest.TempPathFactory, clock_s: float, given_by: list[tuple[int, int]]
 ) -> None:

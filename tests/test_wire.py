@@ -51,7 +51,7 @@ plain = st.recursive(
 
 
 @given(st.lists(st.dictionaries(st.text(), plain, max_size=4), max_size=6))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None)
 def test_messages_keep_their_order_and_borders(pair: Pair, bodies: list[dict[str, object]]) -> None:
     ours, other = pair
     assert all(ours.send(body) for body in bodies)

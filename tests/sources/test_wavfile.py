@@ -204,7 +204,7 @@ def test_a_recording_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.fuzz
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.data())
 def test_no_damage_gives_another_error(tmp_path: Path, data: st.DataObject) -> None:
     """Bytes of a good file replaced, most of them in its head, its end cut: sound or one line, never anything else."""
@@ -221,7 +221,7 @@ def test_no_damage_gives_another_error(tmp_path: Path, data: st.DataObject) -> N
 # ── frames ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(count=st.integers(20, 40_000), block=st.integers(1, 50_000) | st.integers(1, 300), rate=st.sampled_from([16_000, 44_100, 8_000]))
 def test_the_block_size_does_not_matter(tmp_path: Path, count: int, block: int, rate: int) -> None:
     path = write(tmp_path / "x.wav", noise(count), rate)

@@ -34,7 +34,7 @@ TEXTS = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters=
 )
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(TEXTS)
 def test_the_text_arrives_as_it_is_and_is_not_run(tmp_path: Path, text: str) -> None:
     kept, ran = tmp_path / "kept", tmp_path / "ran"
