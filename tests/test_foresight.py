@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from turns import HOP, Lane, machine, turn_rules
-from voiced.events import CloseReason, Endpoint, Event, Foreseen
+from voiced.events import CloseReason, Endpoint, Event, Foreseen, Partial, Words
 from voiced.turn import ATTEMPTS_LIMIT, FORESIGHT_MS
 from voiced.units import to_samples
 
@@ -30,7 +30,8 @@ def spoken(lane: Lane, text: str = "turn on", seconds: float = 1.0) -> None:
 def foreseen(lane: Lane, text: str = "turn on the lights", token: bool = True, log_probability: float = -1.0) -> list[Event]:
     order = lane.foresights[-1]
     at = order.last + to_samples(150) if token else None
-    return lane.take(Foreseen(lane.now, order.turn, order.last, text, at, log_probability if token else 0.0))
+    words = Words(order.last, text, at, log_probability if token else 0.0)
+    return lane.take(Foreseen(lane.now, order.turn, order.first, order.last, words))
 
 
 def endpoints(events: list[Event]) -> list[Endpoint]:
@@ -49,7 +50,7 @@ def test_a_token_that_is_foreseen_ends_the_turn_after_its_own_silence(lane: Lane
     """The first pass has heard neither the last words nor the silence by then."""
     spoken(lane)
     speech_end = lane.now - 2 * HOP
-    assert foreseen(lane) == []
+    foreseen(lane)
     assert endpoints(lane.windows(0.0, SILENCE - 3)) == []
     (endpoint,) = endpoints(lane.windows(0.0, 1))
     assert (endpoint.reason, endpoint.rule) == (CloseReason.END_TOKEN, "foreseen_token")
@@ -57,6 +58,35 @@ def test_a_token_that_is_foreseen_ends_the_turn_after_its_own_silence(lane: Lane
     assert endpoint.end_token is None  # nobody has heard it
     assert endpoint.margins["foreseen"] == 2.0
     assert lane.heart.statistics().foreseen == 1
+
+
+def test_its_words_are_told_long_before_they_are_heard_out(lane: Lane) -> None:
+    """As a partial, which the next may take back as any other."""
+    spoken(lane)
+    (partial,) = foreseen(lane, token=False)
+    assert isinstance(partial, Partial)
+    assert (partial.text, partial.stable) == ("turn on the lights", len("turn on"))
+    assert foreseen(lane, token=False) == []  # they are known
+    lane.words("turn on the light")
+    assert lane.windows(0.0, 1) == []
+
+
+def test_what_was_foreseen_of_the_whole_turn_is_its_first_pass(lane: Lane) -> None:
+    """Nothing is flushed: the recognizer has been asked already, and what it would say has not changed."""
+    spoken(lane)
+    foreseen(lane)
+    (endpoint,) = endpoints(lane.windows(0.0, SILENCE))
+    assert (endpoint.rule, endpoint.text) == ("foreseen_token", "turn on the lights")
+    assert lane.first_passes == {}
+
+
+@pytest.mark.parametrize("missing", ["the beginning of a long turn", "a rule that knows its words"])
+def test_whatever_ends_a_turn_otherwise_wants_the_words_anew(lane: Lane, missing: str) -> None:
+    spoken(lane, seconds=8 if missing.startswith("the beginning") else 1)
+    foreseen(lane, log_probability=-1.0 if missing.startswith("the beginning") else -9.0)
+    (endpoint,) = endpoints(lane.windows(0.0, 13))
+    assert endpoint.rule == ("foreseen_token" if missing.startswith("the beginning") else "silence_complete")
+    assert len(lane.first_passes) == 1
 
 
 def test_an_answer_that_comes_late_ends_the_turn_when_it_comes(lane: Lane) -> None:
@@ -97,8 +127,9 @@ def test_an_answer_that_speech_has_overtaken_is_not_used(lane: Lane) -> None:
     early = lane.foresights[0]
     lane.windows(1.0, 4)
     lane.windows(0.0, 2)
-    lane.take(Foreseen(lane.now, early.turn, early.last, "turn on", early.last))
-    lane.take(Foreseen(lane.now, early.turn + 1, lane.now, "turn on", lane.now))
+    words = Words(lane.now, "turn on", early.last)
+    lane.take(Foreseen(lane.now, early.turn, early.first, early.last, words))
+    lane.take(Foreseen(lane.now, early.turn + 1, early.first, lane.now, words))
     assert endpoints(lane.windows(0.0, SILENCE)) == []
     assert lane.heart.statistics().foreseen == 0
 

@@ -455,7 +455,8 @@ class Listening:
         return self.said[-1]
 
     def foresee(self, first: int, samples: Samples) -> Words:
-        return self._transducer.foresee(first, samples)
+        self.said.append(self._transducer.foresee(first, samples))
+        return self.said[-1]
 
     def reset(self) -> None:
         self._transducer.reset()

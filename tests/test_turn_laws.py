@@ -30,6 +30,7 @@ from voiced.events import (
     TurnClosed,
     TurnScore,
     Wake,
+    Words,
 )
 from voiced.states import State
 from voiced.turn import ATTEMPTS_LIMIT, WORD_LATE_MS
@@ -43,6 +44,7 @@ class AnyFacts(RuleBasedStateMachine):
         super().__init__()
         self.lane = Lane(machine(first_turn=5, turn_step=3, changed={"turn_detector": True}))
         self.given: list[Rewrite] = []  # that were answered, dropped or not
+        self.foreseen: dict[int, Words] = {}  # by turn, of its last sound
 
     @rule(ahead=st.integers(-16_000, 8000))
     def wake(self, ahead: int) -> None:
@@ -105,11 +107,19 @@ class AnyFacts(RuleBasedStateMachine):
             assert self.lane.take(answer) == []
 
     @precondition(lambda self: self.lane.foresights)
-    @rule(which=st.integers(0, 9), text=st.sampled_from(["", "turn on", "turn on the"]), ahead=st.none() | st.integers(-4000, 8000))
-    def foresee(self, which: int, text: str, ahead: int | None) -> None:
+    @rule(
+        which=st.integers(0, 9),
+        text=st.sampled_from(["", "turn on", "turn on the"]),
+        ahead=st.none() | st.integers(-4000, 8000),
+        word=st.integers(-4000, 1000),
+    )
+    def foresee(self, which: int, text: str, ahead: int | None, word: int) -> None:
         order = self.lane.foresights[-1 - which % len(self.lane.foresights)]
         token = None if ahead is None else max(0, order.last + ahead)
-        self.lane.take(Foreseen(self.lane.now, order.turn, order.last, text, token, -1.0))
+        words = Words(order.last, text, token, -1.0, last_word=order.last + word if text else None)
+        if order.last == max(one.last for one in self.lane.foresights if one.turn == order.turn):
+            self.foreseen[order.turn] = words
+        self.lane.take(Foreseen(self.lane.now, order.turn, order.first, order.last, words))
 
     @precondition(lambda self: not self.lane.heart.open_turn)
     @rule(second_pass=st.booleans(), speculative=st.booleans(), guard=st.booleans())
@@ -185,7 +195,8 @@ class AnyFacts(RuleBasedStateMachine):
             order = orders[final.turn, final.attempt]
             assert (final.turn, final.attempt) not in self.lane.dropped
             assert order.last >= ends[final.turn].speech_end or final.turn not in spoken
-            assert order.last + to_samples(WORD_LATE_MS) >= (self.lane.first_passes[final.turn].last_word or 0)
+            known = self.lane.first_passes.get(final.turn) or self.foreseen[final.turn]
+            assert order.last + to_samples(WORD_LATE_MS) >= (known.last_word or 0)
             if final.source is TextSource.SECOND_PASS:
                 assert final.text == f"{final.turn} {final.attempt}"
 

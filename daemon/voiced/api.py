@@ -95,6 +95,7 @@ if TYPE_CHECKING:
     from .sources.soundcard import Opened
     from .sources.wavfile import read_audio
     from .spelling import speller
+    from .stages.catching_up import CatchingUp
     from .stages.features import WakeFeatures, windows
     from .stages.pieces import Pieces
     from .stages.second_pass import SecondPassStage
@@ -127,6 +128,7 @@ else:
         from .sources.soundcard import Opened
         from .sources.wavfile import read_audio
         from .spelling import speller
+        from .stages.catching_up import CatchingUp
         from .stages.features import WakeFeatures, windows
         from .stages.pieces import Pieces
         from .stages.second_pass import SecondPassStage
@@ -147,7 +149,7 @@ else:
         globals().update(Converter=Converter, interleaved=interleaved, to_int16=to_int16)
         globals().update(Transducer=Transducer, Vad=Vad, WakeFeatures=WakeFeatures, open_session=open_session, pipeline=pipeline)
         globals().update(SecondPassStage=SecondPassStage, TurnDetector=TurnDetector, second_pass=second_pass, turn_rules=turn_rules)
-        globals().update(HAND_OVER=HAND_OVER, transducer=transducer)
+        globals().update(HAND_OVER=HAND_OVER, transducer=transducer, CatchingUp=CatchingUp)
         globals().update(PHRASE_SAMPLES=PHRASE_SAMPLES, Crossing=Crossing, Phrase=Phrase, Verdict=Verdict)
         globals().update(Pieces=Pieces, speller=speller)
         globals().update(wait_hops=wait_hops, wake_verifier=wake_verifier)
@@ -157,19 +159,19 @@ else:
 
 __all__ = [
     "DBUS_LIBRARIES", "DEFAULT_IDS", "END_TOKEN", "HAND_OVER", "HARD_CAP_MS", "LANGUAGE", "LIBRARIES", "PHRASE_SAMPLES", "PROFILES", "RATE",
-    "STREAMING", "TEXT_BOOST", "TEXT_THRESHOLD", "AudioFrame", "Begun", "Burst", "BusError", "CallError", "Cancel", "Candidate", "Changed",
-    "Client", "CloseReason", "CloseTurn", "ConfigError", "Conversation", "Converter", "Crossing", "Device", "DeviceError", "DropRewrite",
-    "Endpoint", "EndpointSettings", "Event", "FetchError", "Final", "Finding", "FirstPass", "Foresee", "Foreseen", "Grade", "Heard",
-    "InputError", "InternalError", "Library", "LikelyEnd", "Limits", "Measures", "ModelError", "NearMiss", "Opened", "Order", "OutputError",
-    "Over", "Partial", "Phrase", "PhraseSettings", "Pieces", "Pipeline", "Port", "Presence", "Published", "Recording", "Refused", "Remark",
-    "Rewrite", "Rewritten", "Samples", "ScoreTurn", "SecondPassStage", "SegmentRules", "Settings", "SoundFinding", "SpeechProbability",
-    "Stop", "TextSource", "Transducer", "Trigger", "TurnClosed", "TurnDetector", "TurnMachine", "TurnScore", "Unknown", "UsageError", "Vad",
-    "Verdict", "VoicedError", "Wake", "WakeFeatures", "WakeRefused", "Words", "__version__", "bar", "board", "burst_samples",
-    "cache_directory", "channel_to_hear", "choose_device", "closed_nodes", "contradictions", "counted", "decode", "default_library",
-    "defaults", "diagnose", "drift_of", "encode", "find_bus", "find_config", "find_devices", "glance", "hear", "interleaved", "is_crumb",
-    "json_line", "letters", "measure", "open_session", "parse_settings", "phrase_words", "pipeline", "place_of", "plain_receipt",
-    "play_bursts", "probe", "provider", "read_audio", "read_settings", "reader_gone", "reason_of", "receipts_from_lines", "refusal",
-    "roles", "run_command", "runtime_directory", "second_pass", "segments", "speller", "tcm", "to_int16", "to_ms", "to_samples", "trace",
-    "transducer", "try_library", "try_microphone", "try_provider", "turn_rules", "unsayable", "wait_hops", "wake_verifier",
+    "STREAMING", "TEXT_BOOST", "TEXT_THRESHOLD", "AudioFrame", "Begun", "Burst", "BusError", "CallError", "Cancel", "Candidate",
+    "CatchingUp", "Changed", "Client", "CloseReason", "CloseTurn", "ConfigError", "Conversation", "Converter", "Crossing", "Device",
+    "DeviceError", "DropRewrite", "Endpoint", "EndpointSettings", "Event", "FetchError", "Final", "Finding", "FirstPass", "Foresee",
+    "Foreseen", "Grade", "Heard", "InputError", "InternalError", "Library", "LikelyEnd", "Limits", "Measures", "ModelError", "NearMiss",
+    "Opened", "Order", "OutputError", "Over", "Partial", "Phrase", "PhraseSettings", "Pieces", "Pipeline", "Port", "Presence", "Published",
+    "Recording", "Refused", "Remark", "Rewrite", "Rewritten", "Samples", "ScoreTurn", "SecondPassStage", "SegmentRules", "Settings",
+    "SoundFinding", "SpeechProbability", "Stop", "TextSource", "Transducer", "Trigger", "TurnClosed", "TurnDetector", "TurnMachine",
+    "TurnScore", "Unknown", "UsageError", "Vad", "Verdict", "VoicedError", "Wake", "WakeFeatures", "WakeRefused", "Words", "__version__",
+    "bar", "board", "burst_samples", "cache_directory", "channel_to_hear", "choose_device", "closed_nodes", "contradictions", "counted",
+    "decode", "default_library", "defaults", "diagnose", "drift_of", "encode", "find_bus", "find_config", "find_devices", "glance", "hear",
+    "interleaved", "is_crumb", "json_line", "letters", "measure", "open_session", "parse_settings", "phrase_words", "pipeline", "place_of",
+    "plain_receipt", "play_bursts", "probe", "provider", "read_audio", "read_settings", "reader_gone", "reason_of", "receipts_from_lines",
+    "refusal", "roles", "run_command", "runtime_directory", "second_pass", "segments", "speller", "tcm", "to_int16", "to_ms", "to_samples",
+    "trace", "transducer", "try_library", "try_microphone", "try_provider", "turn_rules", "unsayable", "wait_hops", "wake_verifier",
     "where_are_they", "windows", "worst_grade",
 ]  # fmt: skip

@@ -167,17 +167,16 @@ class TurnScore:
 
 @dataclass(frozen=True, slots=True)
 class Foreseen:
-    """The recognizer answers a Foresee: what it would say if nothing but silence followed the sound before `last`.
+    """The recognizer answers a Foresee: what it would say if nothing but silence followed the sound of [first, last).
 
-    end_token  its frame, which may lie ahead of `sample`; None where it would say none. `log_probability` is the token's
+    words  its end token's frame may lie ahead of `sample`
     """
 
     sample: int
     turn: int
+    first: int
     last: int
-    text: str
-    end_token: int | None = None
-    log_probability: float = 0.0
+    words: Words
 
 
 # ── events: what comes out and is published ────────────────────────────────────────────────────────────────────────────

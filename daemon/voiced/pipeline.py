@@ -311,11 +311,11 @@ class Scribe:
                     if len(sound := self._held(first, last)):
                         todo.extend(self.machine.take(TurnScore(sample, turn, last, self._rules.turn_detector.step(sound))))
                 case Foresee(sample=sample, turn=turn, first=first, last=last):
-                    first = max(first - HAND_OVER, self._ring.first)
+                    held = max(first - HAND_OVER, self._ring.first)
                     began = time.perf_counter_ns()
-                    words = self._transducer.foresee(first, self._held(first, last))
+                    words = self._transducer.foresee(held, self._held(held, last))
                     self._transducer_ns += time.perf_counter_ns() - began
-                    todo.extend(self.machine.take(Foreseen(sample, turn, last, words.text, words.end_token, words.log_probability)))
+                    todo.extend(self.machine.take(Foreseen(sample, turn, max(first, held), last, words)))
                 case Endpoint():
                     self._measured[item.turn] = self._since(item.speech_end)
                     out.append(item)

@@ -68,8 +68,9 @@ ATTEMPTS_LIMIT = 8
 own length eight times at the most. Later signs are told all the same."""
 
 FORESIGHT_MS = 5000
-"""Sound that the recognizer hears once more when it is asked for what comes if silence goes on: a command whole, of a dictation the end, so
-that asking costs some 230 ms of one x86 core at the most (`voicectl asr eval` prints the real-time factor)."""
+"""A turn that is no longer is asked about whole for what comes if silence goes on: the recognizer has heard it and needs two chunks more.
+Of a dictation the last of it is heard by itself, so that it need not be heard again from its beginning where the speaker goes on; that
+costs some 230 ms of one x86 core (`voicectl asr eval` prints the real-time factor)."""
 
 
 _AFTER_WORDS = (CloseReason.END_TOKEN, CloseReason.TURN_DETECTOR, CloseReason.SILENCE)
@@ -220,8 +221,12 @@ class TurnMachine:
         if turn is None or turn.id != fact.turn or turn.likely is None or turn.likely.sample != fact.last:
             return []  # the speaker went on meanwhile
         turn.likely.foreseen = fact
-        self._tally["foreseen"] += fact.end_token is not None
-        return self._decide(turn)
+        self._tally["foreseen"] += fact.words.end_token is not None
+        if fact.first > turn.first or not fact.words.text:
+            return self._decide(turn)
+        return self._words(
+            replace(fact.words, end_token=None)
+        )  # a chunk and its look-ahead before they would be told; the token lies ahead
 
     def _decide(self, turn: Turn) -> list[Event | Order]:
         counts = self._counts(turn)
@@ -232,7 +237,7 @@ class TurnMachine:
 
     def _counts(self, turn: Turn) -> Counts:
         words, end, token = turn.words, turn.speech_end, turn.words.end_token
-        ahead = turn.likely.foreseen if turn.likely else None
+        ahead = turn.likely.foreseen.words if turn.likely and turn.likely.foreseen else None
         text = ahead.text if ahead and ahead.text else words.text
         return Counts(
             since_start=self._now - turn.first,
@@ -322,7 +327,16 @@ class TurnMachine:
             turn.speech_end = last
         turn.closing = Closing(last, reason, decision or Decision(reason, "", {}))
         self._pending[turn.id] = turn
-        return [CloseTurn(self._now, turn.id, flush=True)]
+        known = self._foresaw(turn)
+        return [CloseTurn(self._now, turn.id, flush=known is None), *(self._first_pass(known) if known else ())]
+
+    def _foresaw(self, turn: Turn) -> FirstPass | None:
+        """What the recognizer said of the whole turn before its end, where that is why it ended."""
+        ahead = turn.likely.foreseen if turn.likely else None
+        if ahead is None or turn.closing is None or turn.closing.decision.rule != "foreseen_token" or ahead.first > turn.first:
+            return None
+        words = ahead.words
+        return FirstPass(self._now, turn.id, words.text, words.last_word, words.word_first, words.confidence)
 
     def _first_pass(self, fact: FirstPass) -> list[Event | Order]:
         turn = self._pending[fact.turn]

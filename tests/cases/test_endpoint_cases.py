@@ -14,7 +14,7 @@ from voiced import assembly
 from voiced.assembly import turn_rules
 from voiced.audio import AudioFrame, Samples
 from voiced.batch import until_idle
-from voiced.events import CloseReason, Endpoint, Event, Final, Foreseen, Trigger, TurnClosed
+from voiced.events import CloseReason, Endpoint, Event, Final, Foreseen, Trigger, TurnClosed, Words
 from voiced.guard import letters
 from voiced.models import Library
 from voiced.pipeline import Pipeline
@@ -39,7 +39,7 @@ def dictated(lane: Lane, gap_s: float) -> list[Endpoint]:
         lane.windows(0.0, 3)
         if lane.heart.open_turn:
             order = lane.foresights[-1]
-            lane.take(Foreseen(lane.now, order.turn, order.last, text, order.last + 2000, -1.0))
+            lane.take(Foreseen(lane.now, order.turn, order.first, order.last, Words(order.last, text, order.last + 2000, -1.0)))
         lane.windows(0.0, gap - 3)
     lane.windows(0.0, 150)
     return [event for event in lane.events if isinstance(event, Endpoint)]

@@ -192,15 +192,83 @@ def test_it_foresees_no_end_in_the_middle(transducer: Transducer, sample: Sample
     assert transducer.foresee(FIRST, sample[FIRST : FIRST + 16_000]).end_token is None
 
 
-def test_an_open_turn_does_not_notice(transducer: Transducer, turn: list[Words], sample: Samples) -> None:
+def asked(transducer: Transducer, sample: Samples, at: int, ahead: int = 512, last: int = LAST) -> tuple[Words, list[tuple[int, Words]]]:
+    """A turn in which it is asked at `at`, a window after what it has heard. Its answer, and what it says after it, by where."""
+    transducer.start(FIRST)
+    for first in range(FIRST, at - ahead, 512):
+        transducer.step(sample[first : min(first + 512, at - ahead)])
+    answer = transducer.foresee(FIRST, sample[FIRST:at])
+    said = []
+    for first in range(at - ahead, last, 512):
+        words = transducer.step(sample[first : min(first + 512, last)])
+        said += [(first, words)] if words else []
+    return answer, [*said, (last, transducer.finish())]
+
+
+@pytest.mark.parametrize("at", [FIRST + 512 * 20 + 7, FIRST + 512 * 40, SPEECH_END + 1024])
+def test_a_turn_that_was_asked_about_says_what_one_alone_would(transducer: Transducer, sample: Samples, at: int) -> None:
+    alone = Transducer.foresee(transducer, FIRST, sample[FIRST:at])
+    assert asked(transducer, sample, at)[0] == alone
+
+
+@pytest.mark.parametrize("windows", [20, 40, 60])
+def test_where_the_speaker_goes_on_it_ends_as_if_nobody_had_asked(
+    transducer: Transducer, turn: list[Words], sample: Samples, windows: int
+) -> None:
+    at = FIRST + 512 * windows
+    _, said = asked(transducer, sample, at)
+    assert said[-1][1] == turn[-1]
+    late = [(first, words) for first, words in said if words in turn]
+    assert late, "it says what the turn says, when it has caught up"
+
+
+def test_it_catches_up_within_a_pause(transducer: Transducer, turn: list[Words], sample: Samples) -> None:
+    """No end was foreseen: of 1.3 s it has heard all again three windows later, and the words come when they would have come."""
+    at = FIRST + 512 * 40
+    _, said = asked(transducer, sample, at)
+    caught_up = at + 3 * 512
+    known = [words for words in turn if words.sample > caught_up]
+    assert known
+    assert [words for _, words in said if words.sample > caught_up] == known
+
+
+def test_where_an_end_was_foreseen_it_rests_before_it_hears_the_turn_again(
+    new_transducer: MakeTransducer, turn: list[Words], sample: Samples
+) -> None:
+    """Mostly the turn closes in that time, and nothing was computed for nothing."""
+    stage = new_transducer()
+    at = SPEECH_END + 1024
+    answer, _ = asked(stage, sample, at, last=at + 256 * 16)
+    assert answer.end_token is not None
+    assert stage.statistics().foreseen == at + 256 * 16 - FIRST  # by the flush
+    stage.start(FIRST)
+    stage.foresee(FIRST, sample[FIRST:at])
+    before = stage.statistics().foreseen
+    stage.step(sample[at : at + 256 * 16])
+    assert stage.statistics().foreseen == before
+    stage.reset()
+
+
+def test_a_question_about_other_sound_has_a_stream_to_itself(transducer: Transducer, turn: list[Words], sample: Samples) -> None:
+    """As of the last five seconds of a dictation: the open turn does not notice."""
     transducer.start(FIRST)
     said = []
     for at in range(FIRST, LAST, 512):
         if at == FIRST + 512 * 40:
-            transducer.foresee(FIRST, sample[FIRST:at])
+            transducer.foresee(FIRST + 1600, sample[FIRST + 1600 : at])
         words = transducer.step(sample[at : min(at + 512, LAST)])
         said += [words] if words else []
     assert [*said, transducer.finish()] == turn
+
+
+def test_it_may_be_asked_again_before_it_has_caught_up(transducer: Transducer, sample: Samples) -> None:
+    transducer.start(FIRST)
+    transducer.step(sample[FIRST : FIRST + 512 * 40])
+    transducer.foresee(FIRST, sample[FIRST : FIRST + 512 * 41])
+    transducer.step(sample[FIRST + 512 * 40 : FIRST + 512 * 41])
+    again = transducer.foresee(FIRST, sample[FIRST : FIRST + 512 * 42])
+    transducer.reset()
+    assert again == transducer.foresee(FIRST, sample[FIRST : FIRST + 512 * 42])
 
 
 def test_without_a_token_there_is_nothing_to_foresee(new_transducer: MakeTransducer, sample: Samples) -> None:

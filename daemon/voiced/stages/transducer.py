@@ -1,8 +1,11 @@
 """The first pass: words while they are spoken, and the token that says that the query is complete.
 
 What lives here: one stream a turn through a streaming transducer, its text, and where its end token stands. What must not:
-the decision that a turn is over (endpoint.py). A new stream each turn, because the models' position code wraps, and one more for each
-question what would be said if silence followed (`foresee`): chunk and look-ahead are a long time to wait for silence.
+the decision that a turn is over (endpoint.py). A new stream each turn, because the models' position code wraps.
+
+What would be said if silence followed (`foresee`), the turn's own stream is asked, which has heard all but the last chunk: silence is
+handed to it, and that is its end. Mostly the turn's, too; where the speaker goes on, a new stream hears the turn again, some chunks a step
+(catching_up.py). So the answer costs two chunks and not the turn's whole length, while somebody waits for it.
 
 The model says </s> in the middle of its tokens. The text never shows it; a word after it takes it back, and the text goes
 on where it was.
@@ -22,6 +25,7 @@ from ..audio import Samples
 from ..events import Words
 from ..units import to_samples
 from . import check_hop
+from .catching_up import REST_MS, STEP_CHUNKS, CatchingUp
 from .memory import give_back
 from .sherpa import Hypothesis, Stream, StreamingEngine, position
 
@@ -30,6 +34,8 @@ _WORD_START = "▁"
 
 _AHEAD_MS = 480
 """Silence that `foresee` lets a model hear, besides its tail: starter-en's end tokens stand 150 to 450 ms after a command's sound."""
+
+NOTHING = np.zeros(0, np.int16)
 
 _WARM_UP = 16_000
 """Samples of silence: three chunks and the tail of any model we know."""
@@ -42,7 +48,7 @@ class TransducerStatistics:
     chunks: int
     """Runs of the encoder."""
     foreseen: int
-    """Samples that were heard once more to foresee."""
+    """Samples that were heard once more because of what was to be foreseen."""
     taken_back: int
     """End tokens that a later word took back."""
 
@@ -95,6 +101,8 @@ class Transducer:
     def reset(self) -> None:
         """Between turns: no stream is open."""
         self._stream: Stream | None = None
+        self._catching_up: CatchingUp | None = None
+        self._late = NOTHING  # sound of the turn that its stream has not heard
         self._words: Words | None = None
         self._decoded = 0  # chunks of the open stream
 
@@ -108,16 +116,29 @@ class Transducer:
 
     def start(self, first: int) -> None:
         """A new turn, whose sound begins at position `first`."""
-        self._stream = self._engine.stream()
+        self.reset()
         self._first, self._end = first - len(self._lead_in), first
-        decoded = self._stream.accept(self._lead_in) if len(self._lead_in) else 0
-        self._chunks += decoded
         self._words = Words(first, "", heard=first)
-        self._decoded = decoded
         self._turns += 1
+        self._begin()
+
+    def _begin(self) -> None:
+        """A stream that has heard nothing of the turn yet."""
+        self._stream = self._engine.stream()
+        self._decoded = 0
+        if len(self._lead_in):
+            self._hear(self._stream, self._lead_in)
+
+    def _hear(self, stream: Stream, samples: Samples) -> int:
+        """Chunks that were decoded."""
+        chunks = stream.accept(samples)
+        self._chunks += chunks
+        self._decoded += chunks
+        return chunks
 
     def step(self, samples: Samples) -> Words | None:
-        """int16 (n,), right after what came before. Returns what is known when it is not what was known, else None.
+        """int16 (n,), right after what came before. Returns what is known when it is not what was known, else None; nothing while it
+        catches up.
 
         Raises RuntimeError where no turn is open.
         """
@@ -125,29 +146,54 @@ class Transducer:
         stream, _ = self._open()
         self._end += len(samples)
         self._samples += len(samples)
-        chunks = stream.accept(samples)
-        self._chunks += chunks
-        self._decoded += chunks
-        return self._changed(stream.hypothesis()) if chunks else None
+        if self._catching_up is None:
+            return self._changed(stream.hypothesis()) if self._hear(stream, samples) else None
+        self._late = np.concatenate([self._late, samples])
+        if heard := self._catching_up.step(len(samples)):
+            self._hear(stream, self._late[:heard])
+            self._foreseen += heard
+            self._late = self._late[heard:]
+        return None if self._catching_up.late else self._caught_up(stream)
+
+    def _caught_up(self, stream: Stream) -> Words | None:
+        self._catching_up = None
+        return self._changed(stream.hypothesis())
 
     def finish(self) -> Words:
         """The turn's sound is over: the last words, and the stream is closed. Raises RuntimeError where no turn is open."""
         stream, _ = self._open()
-        self._chunks += stream.accept(self._tail) + stream.finish()
+        self._foreseen += len(self._late)
+        self._chunks += stream.accept(np.concatenate([self._late, self._tail])) + stream.finish()
         self._changed(stream.hypothesis())
         _, words = self._open()
         self.reset()
         return replace(words, sample=self._end, heard=self._end)
 
     def foresee(self, first: int, samples: Samples) -> Words:
-        """What it would say of int16 (n,), which begins at position `first`, if nothing but silence followed. An open turn
-        does not notice."""
+        """What it would say of int16 (n,), which begins at position `first`, if nothing but silence followed.
+
+        Where this is the open turn's sound, its own stream answers and another one takes its place: this is what is known then, and `step`
+        tells again what differs from it. Any other sound has a stream to itself.
+        """
         if not self._end_token:
             return Words(first + len(samples), "")
-        stream = self._engine.stream()
-        self._chunks += stream.accept(np.concatenate([self._lead_in, samples, self._ahead])) + stream.finish()
-        self._foreseen += len(samples)
-        return self._words_of(stream.hypothesis(), first - len(self._lead_in), first + len(samples))
+        begin, end = self._first + len(self._lead_in), first + len(samples)
+        if self._stream is None or first != begin or end < self._end:
+            stream, unheard = self._engine.stream(), np.concatenate([self._lead_in, samples])
+            self._foreseen += len(samples)
+        else:
+            stream, unheard = self._stream, samples[self._end - len(self._late) - first :]
+        self._chunks += stream.accept(np.concatenate([unheard, self._ahead])) + stream.finish()
+        words = self._words_of(stream.hypothesis(), first - len(self._lead_in), end)
+        if stream is self._stream:
+            self._words, self._late = replace(words, end_token=None), samples[: self._end - first]  # the token was not heard
+            self._catching_up = self.catching_up(len(self._late), words)
+            self._begin()
+        return words
+
+    def catching_up(self, late: int, foreseen: Words) -> CatchingUp:
+        """How it comes back to a turn, of which it had heard so many samples when it foresaw that."""
+        return CatchingUp(late, 0 if foreseen.end_token is None else to_samples(REST_MS), STEP_CHUNKS * self._chunk)
 
     def _open(self) -> tuple[Stream, Words]:
         if self._stream is None or self._words is None:
@@ -157,11 +203,9 @@ class Transducer:
     def _changed(self, hypothesis: Hypothesis) -> Words | None:
         _, before = self._open()
         words = self._words_of(hypothesis, self._first, self._end)
-        if (words.text, words.end_token) == (before.text, before.end_token):
-            return None
         self._taken_back += before.end_token is not None and words.end_token != before.end_token
         self._words = replace(words, heard=min(self._end, self._first + self._decoded * self._chunk))
-        return self._words
+        return None if (words.text, words.end_token) == (before.text, before.end_token) else self._words
 
     def _words_of(self, hypothesis: Hypothesis, first: int, end: int) -> Words:
         """A stream whose sound is that of [first, end)."""

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from voiced.api import (
     HAND_OVER,
+    CatchingUp,
     CloseTurn,
     DropRewrite,
     Endpoint,
@@ -38,7 +39,8 @@ from voiced.api import (
 )
 
 from .endpoint_queries import Query
-from .endpoint_tape import FIRST, Library, Tape
+from .endpoint_tape import BEGIN, FIRST, Library, Tape
+from .sounds import VAD_HOP
 
 OPEN = "open"
 """The reason of a turn that nothing closed within the sound that there is."""
@@ -94,12 +96,32 @@ class _Turn:
         self.wasted = 0
         self.score_ms = 0.0
         self.foreseen = 0, 0.0  # asked at, computing
+        self._catching_up: CatchingUp | None = None
+        self._known = self._told = Words(BEGIN, "")  # what the transducer knew without, and what it told last
+        self._fed = BEGIN  # what it was given
+        self.flush_ms = 0.0  # what the first pass computed when the turn closed
         self.closed = 0
 
     def take(self, fact: Trigger | SpeechProbability | Words | Stop) -> bool:
         """Whether the turn goes on."""
         self._obey(self._machine.take(fact))
         return not self.closed
+
+    def window(self, probability: SpeechProbability, words: Words | None) -> bool:
+        """The same for a window of the VAD and what the transducer knew anew after it; while it catches up, it knows that later."""
+        if not self.take(probability):
+            return False
+        self._fed = probability.sample
+        self._known = words or self._known
+        if self._catching_up:
+            self._catching_up.step(VAD_HOP)
+            if self._catching_up.late:
+                return True
+            self._catching_up = None
+        if (self._known.text, self._known.end_token) == (self._told.text, self._told.end_token):
+            return True
+        self._told = replace(self._known, sample=self._fed)
+        return self.take(self._told)
 
     def _obey(self, items: list[Event | Order]) -> None:
         todo = deque(items)
@@ -109,6 +131,9 @@ class _Turn:
                 case CloseTurn():
                     self.closed = item.sample
                     if item.flush:
+                        self.flush_ms = self._tape.flush_ms + self._tape.steps_ms.get(item.sample, 0.0)
+                        if self._catching_up:
+                            self.flush_ms = self._tape.flush_ms + self._tape.compute_ms(self._catching_up.late)
                         todo.extend(self._machine.take(self._first_pass(item)))
                 case Rewrite():
                     todo.extend(self._machine.take(self._rewritten(item)))
@@ -128,7 +153,9 @@ class _Turn:
     def _foresee(self, order: Foresee, todo: deque[Event | Order]) -> None:
         words, ms = self._library.foresee(self._tape, self._query.samples, max(order.first - HAND_OVER, 0), order.last)
         self.foreseen = order.sample, ms
-        answer = Foreseen(order.sample, order.turn, order.last, words.text, words.end_token, words.log_probability)
+        if order.first - HAND_OVER == BEGIN:
+            self._told, self._catching_up = replace(words, end_token=None), self._library.catching_up(self._fed - BEGIN, words)
+        answer = Foreseen(order.sample, order.turn, order.first, order.last, words)
         todo.extend(self._machine.take(answer))
 
     def _first_pass(self, order: CloseTurn) -> FirstPass:
@@ -150,14 +177,14 @@ def replay(settings: Settings, library: Library, query: Query, tape: Tape, *, te
     """Judges the query by these settings. Without `texts` no model is asked for any (a turn detector still is), and all are empty."""
     turn = _Turn(settings, library, query, tape, texts=texts)
     turn.take(Trigger(FIRST))
-    closed_by_itself = not all(turn.take(fact) for fact in tape.facts)
+    closed_by_itself = not all(turn.window(*window) for window in tape.windows)
     if not closed_by_itself:
         turn.take(Stop(tape.samples))
     endpoint = next((event for event in turn.events if isinstance(event, Endpoint)), None)
     final = next((event for event in turn.events if isinstance(event, Final)), None)
     closed = next(event for event in turn.events if isinstance(event, TurnClosed))
     since_end = to_ms(turn.closed - query.end)
-    computed = tape.steps_ms.get(turn.closed, 0.0) + tape.flush_ms
+    computed = turn.flush_ms
     if closed.reason.value == "turn detector":
         computed += turn.score_ms
     asked_at, foresee_ms = turn.foreseen

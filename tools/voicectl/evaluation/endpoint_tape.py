@@ -12,12 +12,24 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from voiced.api import HAND_OVER, Samples, SecondPassStage, SpeechProbability, Transducer, TurnDetector, Vad, Words, decode, encode
+from voiced.api import (
+    HAND_OVER,
+    CatchingUp,
+    Samples,
+    SecondPassStage,
+    SpeechProbability,
+    Transducer,
+    TurnDetector,
+    Vad,
+    Words,
+    decode,
+    encode,
+)
 
 from .sounds import VAD_HOP
 
@@ -26,7 +38,7 @@ FIRST = 1280
 BEGIN = FIRST - HAND_OVER
 """From where the recognizers listen."""
 
-_FORM = 5
+_FORM = 6
 """Of the files on disk; another one is computed anew."""
 
 
@@ -57,6 +69,18 @@ class Tape:
     foresights: dict[tuple[int, int], Answer] = field(default_factory=dict)
     second_passes: dict[tuple[int, int], Answer] = field(default_factory=dict)
     scores: dict[tuple[int, int], Answer] = field(default_factory=dict)
+
+    @property
+    def windows(self) -> Iterator[tuple[SpeechProbability, Words | None]]:
+        """The facts by windows of the VAD: each its probability, and what the recognizer knew anew after it."""
+        ends = iter((*self.facts[1:], None))
+        for fact, after in zip(self.facts, ends, strict=True):
+            if isinstance(fact, SpeechProbability):
+                yield fact, after if isinstance(after, Words) else None
+
+    def compute_ms(self, samples: int) -> float:
+        """Processor time of the transducer for so much sound."""
+        return sum(self.steps_ms.values()) * samples / self.samples
 
     @property
     def settled(self) -> int:
@@ -164,21 +188,33 @@ class Library:
             return tape.whole
         if last not in tape.first_passes:
             began = time.process_time()
-            stage = self.stages.transducer
-            stage.start(BEGIN)
-            for at in range(BEGIN - BEGIN % VAD_HOP, last, VAD_HOP):
-                stage.step(samples[max(at, BEGIN) : min(at + VAD_HOP, last)])
-            tape.first_passes[last] = Answer(encode(stage.finish()), _ms_since(began))
+            self._start(samples, last)
+            tape.first_passes[last] = Answer(encode(self.stages.transducer.finish()), _ms_since(began))
         return _words(tape.first_passes[last].value)
 
     def foresee(self, tape: Tape, samples: Samples, first: int, last: int) -> tuple[Words, float]:
-        """What the recognizer would say if nothing but silence followed [first, last), and the processor time of that."""
+        """What the recognizer would say if nothing but silence followed [first, last), and the processor time of that: it has heard the
+        turn but for the window that is asked in."""
         if (first, last) not in tape.foresights:
+            stage = self.stages.transducer
+            if first == BEGIN:
+                self._start(samples, last - VAD_HOP)
             began = time.process_time()
-            words = self.stages.transducer.foresee(first, samples[first:last])
+            words = stage.foresee(first, samples[first:last])
             tape.foresights[first, last] = Answer(encode(words), _ms_since(began))
+            stage.reset()
         answer = tape.foresights[first, last]
         return _words(answer.value), answer.compute_ms
+
+    def _start(self, samples: Samples, last: int) -> None:
+        """The recognizer has heard the turn up to there."""
+        stage = self.stages.transducer
+        stage.start(BEGIN)
+        for at in range(BEGIN - BEGIN % VAD_HOP, last, VAD_HOP):
+            stage.step(samples[max(at, BEGIN) : min(at + VAD_HOP, last)])
+
+    def catching_up(self, late: int, foreseen: Words) -> CatchingUp:
+        return self.stages.transducer.catching_up(late, foreseen)
 
     def second_pass(self, tape: Tape, samples: Samples, first: int, last: int) -> Answer:
         """Its text of [first, last)."""
