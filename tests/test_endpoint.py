@@ -213,18 +213,20 @@ spans = st.integers(0, 40_000 * MS)
 @st.composite
 def any_counts(draw: st.DrawFn) -> Counts:
     speaking = draw(st.booleans())
+    since_speech, words, speech = draw(st.none() | (st.just(0) if speaking else spans)), draw(st.integers(0, 3)), draw(spans)
+    asked = since_speech is not None and (words > 0 or speech >= WORTH_MS * MS)  # at the first sign of an end
     return Counts(
         since_start=draw(spans),
-        since_speech=draw(st.none() | (st.just(0) if speaking else spans)),
+        since_speech=since_speech,
         speaking=speaking,
-        words=draw(st.integers(0, 3)),
+        words=words,
         ends_open=draw(st.booleans()),
-        speech=draw(spans),
+        speech=speech,
         turn_score=draw(st.none() | st.floats(0, 1)),
         since_token=draw(st.none() | spans),
         speech_after_token=draw(st.integers(0, 2 * TOKEN_GRACE_MS * MS)),
         token_log_probability=draw(st.floats(-10, 0)),
-        foreseen=draw(st.none() | st.floats(-10, 0)),
+        foreseen=draw(st.none() | st.floats(-10, 0)) if asked else None,
         since_foreseen=draw(st.integers(-10_000 * MS, 40_000 * MS)),
     )
 
