@@ -187,6 +187,10 @@ def test_it_foresees_what_it_says_once_it_has_heard_the_silence(transducer: Tran
     assert words.log_probability < 0
 
 
+def test_it_can_be_asked_before_its_first_turn(new_transducer: MakeTransducer, sample: Samples) -> None:
+    assert new_transducer().foresee(FIRST, sample[FIRST : FIRST + 8000]).sample == FIRST + 8000
+
+
 def test_it_foresees_no_end_in_the_middle(transducer: Transducer, sample: Samples) -> None:
     """ "turn on the": nothing is complete, however long the silence."""
     assert transducer.foresee(FIRST, sample[FIRST : FIRST + 16_000]).end_token is None
@@ -207,7 +211,7 @@ def asked(transducer: Transducer, sample: Samples, at: int, ahead: int = 512, la
 
 @pytest.mark.parametrize("at", [FIRST + 512 * 20 + 7, FIRST + 512 * 40, SPEECH_END + 1024])
 def test_a_turn_that_was_asked_about_says_what_one_alone_would(transducer: Transducer, sample: Samples, at: int) -> None:
-    alone = Transducer.foresee(transducer, FIRST, sample[FIRST:at])
+    alone = transducer.foresee(FIRST, sample[FIRST:at])
     assert asked(transducer, sample, at)[0] == alone
 
 

@@ -48,7 +48,7 @@ class TransducerStatistics:
     chunks: int
     """Runs of the encoder."""
     foreseen: int
-    """Samples that were heard once more because of what was to be foreseen."""
+    """Samples that were heard late, nearly all of them once more, because of what was to be foreseen."""
     taken_back: int
     """End tokens that a later word took back."""
 
@@ -177,8 +177,8 @@ class Transducer:
         """
         if not self._end_token:
             return Words(first + len(samples), "")
-        begin, end = self._first + len(self._lead_in), first + len(samples)
-        if self._stream is None or first != begin or end < self._end:
+        end = first + len(samples)
+        if self._stream is None or first != self._first + len(self._lead_in) or end < self._end:
             stream, unheard = self._engine.stream(), np.concatenate([self._lead_in, samples])
             self._foreseen += len(samples)
         else:
