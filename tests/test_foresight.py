@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from turns import HOP, Lane, machine, turn_rules
 from voiced.events import CloseReason, Endpoint, Event, Foreseen, Partial, Words
-from voiced.turn import ATTEMPTS_LIMIT, FORESIGHT_MS
+from voiced.turn import ATTEMPTS_LIMIT, FORESIGHT_MS, WORD_LATE_MS
 from voiced.units import to_samples
 
 SILENCE = 8
@@ -27,10 +27,12 @@ def spoken(lane: Lane, text: str = "turn on", seconds: float = 1.0) -> None:
     lane.windows(0.0, 2)
 
 
-def foreseen(lane: Lane, text: str = "turn on the lights", token: bool = True, log_probability: float = -1.0) -> list[Event]:
+def foreseen(
+    lane: Lane, text: str = "turn on the lights", token: bool = True, log_probability: float = -1.0, last_word: int | None = None
+) -> list[Event]:
     order = lane.foresights[-1]
     at = order.last + to_samples(150) if token else None
-    words = Words(order.last, text, at, log_probability if token else 0.0)
+    words = Words(order.last, text, at, log_probability if token else 0.0, last_word)
     return lane.take(Foreseen(lane.now, order.turn, order.first, order.last, words))
 
 
@@ -87,6 +89,29 @@ def test_whatever_ends_a_turn_otherwise_wants_the_words_anew(lane: Lane, missing
     (endpoint,) = endpoints(lane.windows(0.0, 13))
     assert endpoint.rule == ("foreseen_token" if missing.startswith("the beginning") else "silence_complete")
     assert len(lane.first_passes) == 1
+
+
+def test_a_word_that_was_heard_since_is_not_lost() -> None:
+    """Near enough to the likely end to be of its sound, which silence had hidden."""
+    lane = Lane(machine(foreseen_silence_ms=500.0, silence_complete_ms=600.0))
+    spoken(lane)
+    foreseen(lane)
+    lane.windows(0.0, 10)
+    lane.words("turn on the lights please", at=lane.foresights[-1].last)
+    (endpoint,) = endpoints(lane.windows(0.0, 6))
+    assert (endpoint.rule, endpoint.text) == ("foreseen_token", "turn on the lights please")
+
+
+def test_a_word_that_is_said_late_is_no_speech_that_goes_on() -> None:
+    """The recognizer says it in the silence that it was handed: nothing is asked or rewritten twice."""
+    lane = Lane(machine(), signs=True)
+    spoken(lane)
+    told = foreseen(lane, last_word=lane.foresights[-1].last + to_samples(WORD_LATE_MS) + 1)
+    assert [(event.text, event.last_word) for event in told if isinstance(event, Partial)] == [("turn on the lights", lane.now)]
+    assert len(told) == len(lane.foresights) == len(lane.asked) == 1
+    (endpoint,) = endpoints(lane.windows(0.0, SILENCE))
+    assert endpoint.rule == "foreseen_token"
+    assert (len(lane.asked), lane.dropped) == (1, set())
 
 
 def test_an_answer_that_comes_late_ends_the_turn_when_it_comes(lane: Lane) -> None:

@@ -220,13 +220,15 @@ class TurnMachine:
         turn = self._turn
         if turn is None or turn.id != fact.turn or turn.likely is None or turn.likely.sample != fact.last:
             return []  # the speaker went on meanwhile
-        turn.likely.foreseen = fact
-        self._tally["foreseen"] += fact.words.end_token is not None
-        if fact.first > turn.first or not fact.words.text:
+        words = fact.words
+        if (words.last_word or 0) > fact.last:  # said late, but of this sound: there is no other
+            words = replace(words, last_word=fact.last)
+        turn.likely.foreseen = replace(fact, words=words)
+        self._tally["foreseen"] += words.end_token is not None
+        if fact.first > turn.first or not words.text:
             return self._decide(turn)
-        return self._words(
-            replace(fact.words, end_token=None)
-        )  # a chunk and its look-ahead before they would be told; the token lies ahead
+        # told a chunk and its look-ahead before they would be; the token lies ahead
+        return self._words(replace(words, end_token=None))
 
     def _decide(self, turn: Turn) -> list[Event | Order]:
         counts = self._counts(turn)
@@ -331,11 +333,13 @@ class TurnMachine:
         return [CloseTurn(self._now, turn.id, flush=known is None), *(self._first_pass(known) if known else ())]
 
     def _foresaw(self, turn: Turn) -> FirstPass | None:
-        """What the recognizer said of the whole turn before its end, where that is why it ended."""
+        """What the recognizer said of the whole turn before its end, where that is why it ended and nothing else was heard since."""
         ahead = turn.likely.foreseen if turn.likely else None
-        if ahead is None or turn.closing is None or turn.closing.decision.rule != "foreseen_token" or ahead.first > turn.first:
+        if ahead is None or turn.closing is None or turn.closing.decision.rule != "foreseen_token":
             return None
         words = ahead.words
+        if ahead.first > turn.first or words.text != turn.words.text:
+            return None
         return FirstPass(self._now, turn.id, words.text, words.last_word, words.word_first, words.confidence)
 
     def _first_pass(self, fact: FirstPass) -> list[Event | Order]:
