@@ -22,7 +22,7 @@ from voicectl.evaluation.endpoint_queries import Query
 from voicectl.evaluation.endpoint_tape import Tape
 from voicectl.evaluation.sounds import VAD_HOP
 from voicectl.evaluation.true_ends import AGREE, TrueEnd, believed, counts, true_end
-from voiced.api import ModelError, Samples, Vad, Words, default_library
+from voiced.api import ModelError, OutputError, Samples, Vad, Words, default_library
 
 MS = 16
 """Samples."""
@@ -150,9 +150,17 @@ def test_an_answer_is_kept_for_its_sound_and_text(aligner: Aligner, tmp_path: Pa
         assert Aligner(tmp_path / "ends").end(samples, text) == first
         with pytest.raises(NotAlignedError, match="last word not in the dictionary"):
             Aligner(tmp_path / "ends").end(samples, "what time is lumioso")
-    file.write_text(file.read_text()[:5])
-    assert Aligner(tmp_path / "ends").end(samples, text) == first
-    assert json.loads(file.read_text()) == {"end": first}
+    for damaged in (file.read_bytes()[:5], b"\xff\xfe", b'{"end": "soon"}'):
+        file.write_bytes(damaged)
+        assert Aligner(tmp_path / "ends").end(samples, text) == first
+        assert json.loads(file.read_text()) == {"end": first}
+
+
+def test_where_answers_cannot_be_kept_it_is_said(aligner: Aligner, tmp_path: Path) -> None:
+    samples, text, _ = spoken()[1]
+    (tmp_path / "ends").write_text("no folder")
+    with pytest.raises(OutputError, match="ends: cannot be written: File exists; make room, or name another folder"):
+        Aligner(tmp_path / "ends").end(samples, text)
 
 
 def test_one_that_does_not_load_is_an_error_in_words(aligner: Aligner, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,6 +193,22 @@ def folder(tmp_path: Path) -> Path:
         lines.append({"path": f"{number}.flac", "role": "synthetic", "text": text, "shape": "plain", "speech": [LEAD, end], "pauses": []})
     (tmp_path / "manifest.jsonl").write_text("\n".join(map(json.dumps, lines)))
     return tmp_path
+
+
+class Unasked(Aligner):
+    def __init__(self) -> None:
+        super().__init__(None)
+
+    def end(self, samples: Samples, text: str) -> int:
+        pytest.fail("is aligned")
+
+
+def test_what_is_no_query_is_not_aligned(vad: Vad, tmp_path: Path) -> None:
+    """Nor is a dictation of some minutes."""
+    samples, text, _ = spoken()[0]
+    soundfile.write(tmp_path / "long.flac", np.tile(samples, 6), 16_000)
+    with pytest.raises(ValueError, match="s of speech are more than a query"):
+        endpoint_queries.of_clip(Clip(tmp_path / "long.flac", "long.flac", "commands", text), vad, 0, Unasked())
 
 
 def test_a_recording_ends_where_its_text_does(aligner: Aligner, vad: Vad, folder: Path) -> None:

@@ -10,7 +10,6 @@ import hashlib
 import importlib.metadata
 import importlib.util
 import json
-import os
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from typing import Any
 from voiced.api import RATE, ModelError, Samples
 
 from ..extras import install
+from .kept import keep
 from .scores import normalised
 from .sounds import in_noise
 
@@ -56,20 +56,19 @@ class Aligner:
         self._folder = folder
 
     def end(self, samples: Samples, text: str) -> int:
-        """Where the last word ends. int16 (n,). Raises NotAlignedError, ModelError where it does not load."""
+        """Where the last word ends. int16 (n,). Raises NotAlignedError, ModelError where it does not load, OutputError."""
         words = normalised(text).split()
         path = self._path(samples, words)
         if path and path.is_file():
             try:
                 return _told(json.loads(path.read_text(encoding="utf-8")))
-            except (KeyError, TypeError, json.JSONDecodeError):  # cut short
+            except NotAlignedError:
+                raise
+            except (ValueError, KeyError, TypeError):  # cut short
                 pass
         answer = self._aligned(samples, words)
         if path:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            part = path.with_name(f"{path.name}.{os.getpid()}")
-            part.write_text(json.dumps(answer), encoding="utf-8")
-            part.replace(path)
+            keep(path, answer)
         return _told(answer)
 
     def _path(self, samples: Samples, words: list[str]) -> Path | None:
@@ -99,10 +98,11 @@ class Aligner:
         if decoder.lookup_word(words[-1]) is None:  # any speech would take what comes after it, too
             return {"why": "last word not in the dictionary"}
         known = [_UNKNOWN if decoder.lookup_word(word) is None else word for word in words]
+        sound = in_noise(samples, _ROOM_DB, (0,)).tobytes()
         decoder.set_align_text(" ".join(known))
         try:
             decoder.start_utt()
-            decoder.process_raw(in_noise(samples, _ROOM_DB, (0,)).tobytes(), no_search=False, full_utt=True)
+            decoder.process_raw(sound, no_search=False, full_utt=True)
             decoder.end_utt()
         except RuntimeError:
             return {"why": "text does not fit the sound"}

@@ -69,6 +69,8 @@ def of_clip(clip: Clip, vad: Vad, seed: int, aligner: Aligner | None = None) -> 
     samples, _ = read_audio(clip.path)
     settings = defaults().vad
     bounds = speech_bounds(samples, vad.track(samples), on=settings.on, off=settings.off)
+    if clip.speech_end is None:  # before its words are aligned, which takes some time
+        _no_longer_than_a_query(bounds.start, bounds.end)
     end = true_end(clip, samples, bounds.end, aligner)
     gaps = [to_ms(after - before) for (_, before), (after, _) in pairwise(bounds.stretches)]
     query = _framed(clip, samples, bounds.start, end, seed)
@@ -77,13 +79,18 @@ def of_clip(clip: Clip, vad: Vad, seed: int, aligner: Aligner | None = None) -> 
 
 def _framed(clip: Clip, samples: Samples, start: int, true: TrueEnd, seed: int) -> Query:
     end = true.sample
-    if end - start > _LONGEST:
-        raise ValueError(f"{to_ms(end - start) / 1000:.1f} s of speech are more than a query")
+    _no_longer_than_a_query(start, end)
     if end <= start:
         raise ValueError("its speech ends before it begins")
     first, last = max(0, start - _LEAD), min(len(samples), end + _TAIL)
     framed = with_quiet(samples[first:last], last - first, end + _TAIL - last, clip_seed(clip, seed))
     return Query(clip.name, clip.set, clip.text, framed, start - first, end - first, true.by, ends_why=true.why)
+
+
+def _no_longer_than_a_query(start: int, end: int) -> None:
+    """Raises ValueError."""
+    if end - start > _LONGEST:
+        raise ValueError(f"{to_ms(end - start) / 1000:.1f} s of speech are more than a query")
 
 
 def with_pause(query: Query, words: Words, pause_ms: int, seed: tuple[int, ...]) -> Query | None:

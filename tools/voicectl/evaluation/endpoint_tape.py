@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -31,6 +30,7 @@ from voiced.api import (
     encode,
 )
 
+from .kept import keep
 from .sounds import VAD_HOP
 
 FIRST = 1280
@@ -165,14 +165,10 @@ class Library:
         return tape
 
     def keep(self, samples: Samples, tape: Tape) -> None:
-        """Writes the tape with the answers that it has by now."""
+        """Writes the tape with the answers that it has by now. Raises OutputError."""
         path = self._path(samples)
         if path:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            part = path.with_name(f"{path.name}.{os.getpid()}")
-            plain = {**_plain(tape), "answers": dict(self.stages.answers)}
-            part.write_text(json.dumps(plain, ensure_ascii=False), encoding="utf-8")
-            part.replace(path)
+            keep(path, {**_plain(tape), "answers": dict(self.stages.answers)})
 
     def _path(self, samples: Samples) -> Path | None:
         if self._folder is None:
