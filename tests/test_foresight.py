@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from turns import HOP, Lane, machine, turn_rules
-from voiced.events import CloseReason, Endpoint, Event, Foreseen, Partial, Words
+from voiced.events import CloseReason, Endpoint, Event, Foreseen, Partial, Stop, Words
 from voiced.turn import ATTEMPTS_LIMIT, FORESIGHT_MS, WORD_LATE_MS
 from voiced.units import to_samples
 
@@ -89,6 +89,22 @@ def test_whatever_ends_a_turn_otherwise_wants_the_words_anew(lane: Lane, missing
     (endpoint,) = endpoints(lane.windows(0.0, 13))
     assert endpoint.rule == ("foreseen_token" if missing.startswith("the beginning") else "silence_complete")
     assert len(lane.first_passes) == 1
+
+
+@pytest.mark.parametrize(
+    ("then", "known"), [((), True), (((1.0, 1),), False), (((0.0, 24),), False)], ids=["at once", "in a burst", "long after it"]
+)
+def test_a_client_that_stops_in_the_silence_does_not_wait_for_words_that_are_known(
+    then: tuple[tuple[float, int], ...], known: bool
+) -> None:
+    lane = Lane(machine(silence_complete_ms=2000.0, silence_ms=2000.0, silence_open_ms=2000.0))
+    spoken(lane)
+    foreseen(lane, token=False)
+    for probability, windows in then:
+        lane.windows(probability, windows)
+    (endpoint,) = endpoints(lane.take(Stop(lane.now)))
+    assert endpoint.reason is CloseReason.STOPPED
+    assert (lane.first_passes == {}) is known
 
 
 def test_a_word_that_was_heard_since_is_not_lost() -> None:

@@ -72,6 +72,8 @@ FORESIGHT_MS = 5000
 Of a dictation the last of it is heard by itself, so that it need not be heard again from its beginning where the speaker goes on; that
 costs some 230 ms of one x86 core (`voicectl asr eval` prints the real-time factor)."""
 
+CATCHING_UP_MS = 640
+"""So long after it was asked the recognizer may still be hearing such a turn again (stages/catching_up.py); then its flush costs little."""
 
 _AFTER_WORDS = (CloseReason.END_TOKEN, CloseReason.TURN_DETECTOR, CloseReason.SILENCE)
 """What says that something was said, and that it is over."""
@@ -82,7 +84,7 @@ class TurnMachine:
 
     def __init__(self, rules: TurnRules, *, first_turn: int = 1, turn_step: int = 1) -> None:
         self._phrase_tail, self._word_late = to_samples(PHRASE_TAIL_MS), to_samples(WORD_LATE_MS)
-        self._foresight = to_samples(FORESIGHT_MS)
+        self._foresight, self._catching_up = to_samples(FORESIGHT_MS), to_samples(CATCHING_UP_MS)
         self._marks = tuple(to_samples(mark) for mark in SCORE_MARKS_MS)
         self._first_turn, self._turn_step = first_turn, turn_step
         self._turn: Turn | None = None
@@ -333,9 +335,13 @@ class TurnMachine:
         return [CloseTurn(self._now, turn.id, flush=known is None), *(self._first_pass(known) if known else ())]
 
     def _foresaw(self, turn: Turn) -> FirstPass | None:
-        """What the recognizer said of the whole turn before its end, where that is why it ended and nothing else was heard since."""
+        """What the recognizer said of the whole turn before its end, where that is why it ended and nothing else was heard since. A client
+        that stops the turn in the silence after it need not wait either until the turn was heard again."""
         ahead = turn.likely.foreseen if turn.likely else None
-        if ahead is None or turn.closing is None or turn.closing.decision.rule != "foreseen_token":
+        if ahead is None or turn.closing is None:
+            return None
+        stopped = turn.closing.reason is CloseReason.STOPPED and turn.run is None and self._now - ahead.last <= self._catching_up
+        if not stopped and turn.closing.decision.rule != "foreseen_token":
             return None
         words = ahead.words
         if ahead.first > turn.first or words.text != turn.words.text:
