@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from voiced import events
-from voiced.events import CloseReason, EndSign, Event, Fact, Final, Order, TextSource
+from voiced.events import CloseReason, EndSign, Event, Fact, Final, Order, TextSource, Words
 from voiced.plain import decode, encode
 
 KINDS: list[type] = [kind for union in (Fact, Event, Order) for kind in typing.get_args(union)]
@@ -44,6 +44,9 @@ BY_TYPE: dict[Any, st.SearchStrategy[Any]] = {
 def records(kind: type) -> st.SearchStrategy[Any]:
     """A type that BY_TYPE does not have fails here: whoever adds it says how it is built."""
     return st.builds(kind, **{name: BY_TYPE[wanted] for name, wanted in typing.get_type_hints(kind).items()})
+
+
+BY_TYPE[Words] = records(Words)
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
@@ -93,7 +96,7 @@ def test_a_missing_field_is_named(kind: type) -> None:
     for item in dataclasses.fields(kind):
         if item.default is dataclasses.MISSING and item.default_factory is dataclasses.MISSING:
             others = [other.name for other in dataclasses.fields(kind) if other is not item]
-            plain = dict.fromkeys((name for name in others if name not in ("reason", "source", "why", "word_first")), 0)
+            plain = dict.fromkeys((name for name in others if name not in ("reason", "source", "why", "word_first", "words")), 0)
             with pytest.raises(ValueError, match=kind.__name__) as told:
                 decode({"event": kind.__name__, **plain})
             assert repr(item.name) in str(told.value)
@@ -107,6 +110,7 @@ def test_a_missing_field_is_named(kind: type) -> None:
         ({"event": ["Partial"], "sample": 1}, r"no such event: \['Partial'\]"),
         ({"event": "Trigger", "sample": 1, "colour": "red"}, "Trigger: .*'colour'"),
         ({"event": "Words", "sample": 1, "text": "a", "word_first": 3}, "Words: 'int' object is not iterable"),
+        ({"event": "Foreseen", "sample": 1, "turn": 1, "first": 0, "last": 1, "words": "a"}, "Foreseen: 'str' object has no attribute"),
         ({"event": "TurnClosed", "sample": 1, "turn": 1, "reason": "tired", "first": 0, "last": 1}, "'tired' is not a valid CloseReason"),
     ],
 )

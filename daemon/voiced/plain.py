@@ -10,16 +10,18 @@ import typing
 from enum import Enum
 from typing import Any
 
-from .events import Event, Fact, Order
+from .events import Event, Fact, Order, Words
 
 _KINDS: dict[str, type] = {kind.__name__: kind for union in (Fact, Event, Order) for kind in typing.get_args(union)}
 
 
 def encode(record: Fact | Event | Order) -> dict[str, Any]:
-    """A flat dict of plain values, `event` first: `{"event": "Partial", "sample": 1, …}`."""
+    """A dict of plain values, `event` first: `{"event": "Partial", "sample": 1, …}`; a record inside it is one, too."""
     plain: dict[str, Any] = {"event": type(record).__name__}
     for item in dataclasses.fields(record):
         value = getattr(record, item.name)
+        if isinstance(value, Words):
+            value = encode(value)
         plain[item.name] = value.value if isinstance(value, Enum) else list(value) if isinstance(value, tuple) else value
     return plain
 
@@ -36,8 +38,10 @@ def decode(plain: dict[str, Any]) -> Fact | Event | Order:
                 values[name] = wanted(values[name])
             elif name in values and typing.get_origin(wanted) is tuple:
                 values[name] = tuple(values[name])
+            elif name in values and wanted is Words:
+                values[name] = decode(values[name])
         record: Fact | Event | Order = kind(**values)
-    except TypeError as error:
+    except (TypeError, AttributeError) as error:
         raise ValueError(f"{kind.__name__}: {error}") from None
     return record
 
