@@ -107,6 +107,15 @@ def test_a_client_that_stops_in_the_silence_does_not_wait_for_words_that_are_kno
     assert (lane.first_passes == {}) is known
 
 
+def test_a_stop_flushes_where_nothing_is_known_yet(lane: Lane) -> None:
+    """The only word may still be to come."""
+    spoken(lane, "")
+    foreseen(lane, "", token=False)
+    lane.last_word = "stop"
+    (endpoint,) = endpoints(lane.take(Stop(lane.now)))
+    assert endpoint.text == "stop"
+
+
 def test_a_word_that_was_heard_since_is_not_lost() -> None:
     """Near enough to the likely end to be of its sound, which silence had hidden."""
     lane = Lane(machine(foreseen_silence_ms=500.0, silence_complete_ms=600.0))

@@ -344,7 +344,7 @@ class TurnMachine:
         if not stopped and turn.closing.decision.rule != "foreseen_token":
             return None
         words = ahead.words
-        if ahead.first > turn.first or words.text != turn.words.text:
+        if ahead.first > turn.first or not words.text or words.text != turn.words.text:
             return None
         return FirstPass(self._now, turn.id, words.text, words.last_word, words.word_first, words.confidence)
 
