@@ -405,7 +405,9 @@ def test_the_whole_command(
 @pytest.mark.parametrize(
     ("options", "code", "said"),
     [
-        (["eval"], 2, "wants turns to judge by"),
+        (["eval"], 2, "wants turns to judge by; give --data DIR or --synthetic FILE\n"),
+        (["tune"], 2, "wants turns to judge by; give --data DIR, --synthetic FILE, or recordings to tune by\n"),
+        (["eval", "--ends"], 2, "--ends: wants ends that are known; give --synthetic FILE"),
         (["eval", "--data", "x", "--limit", "0"], 2, "--limit: must be a number of recordings from 1, got 0"),
         (["eval", "--data", "x", "--check", "-1"], 2, "--check"),
         (["eval", "--data", "/nowhere"], 65, "/nowhere/manifest.jsonl: cannot be read"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -294,6 +293,16 @@ def test_the_command(aligner: Aligner, folder: Path, capsys: pytest.CaptureFixtu
     assert "Error: from the synthesizer's end of speech" in told
 
 
+def test_the_command_takes_nothing_that_it_would_ignore(capsys: pytest.CaptureFixture[str]) -> None:
+    for options, left_out in {
+        ("--data", "x"): "--data",
+        ("--picture", "x.png", "--no-detector"): "--picture and --no-detector",
+    }.items():
+        assert main(["endpoint", "eval", "--ends", "--synthetic", "x.jsonl", *options]) == 2
+        said = f"--ends: measures the recordings of --synthetic, and their ends alone; leave {left_out} out\n"
+        assert capsys.readouterr().err.endswith(said)
+
+
 def test_the_command_wants_known_ends_and_pocketsphinx(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -303,7 +312,6 @@ def test_the_command_wants_known_ends_and_pocketsphinx(
     if alignment.installed():
         assert main(["endpoint", "eval", "--ends", "--synthetic", str(folder / "empty.jsonl")]) == 65
         assert "empty.jsonl: has no query to measure by" in capsys.readouterr().err
-    usual = importlib.util.find_spec
-    monkeypatch.setattr("importlib.util.find_spec", lambda name, *rest: None if name == "pocketsphinx" else usual(name, *rest))
+    monkeypatch.setattr("importlib.util.find_spec", lambda *_: None)  # nor is jiwer, which it does not want
     assert main(["endpoint", "eval", "--ends", "--synthetic", str(folder / "manifest.jsonl")]) == 2
     assert "--ends: aligns with pocketsphinx, which is not installed" in capsys.readouterr().err

@@ -163,6 +163,11 @@ def test_the_lateness_of_a_spoken_text(tmp_path: Path, capsys: pytest.CaptureFix
     assert "Not counted, their end being known by ear alone: 0 recordings." in told
 
 
+def test_a_synthesizer_is_for_lateness_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["vad", "eval", "--data", str(tmp_path), "--synthetic", "x.jsonl"]) == 2
+    assert "--synthetic: is measured for --lateness alone; add --lateness, or leave --synthetic out\n" in capsys.readouterr().err
+
+
 def test_lateness_wants_pocketsphinx(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     assert main(["vad", "eval", "--data", str(tmp_path), "--limit", "0"]) == 2
     assert "--limit: must be a number of recordings from 1, got 0" in capsys.readouterr().err

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -52,7 +52,7 @@ def eval_arguments(one: argparse.ArgumentParser) -> None:
     one.add_argument(
         "--ends",
         action="store_true",
-        help="only how well alignment and ear know the ends that --synthetic's synthesizer knew (wants pocketsphinx)",
+        help="only how well alignment and ear know the ends that --synthetic's synthesizer knew, without --data (wants pocketsphinx)",
     )
     form = one.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="one JSON document, with every query")
@@ -93,10 +93,11 @@ def _shared(one: argparse.ArgumentParser) -> None:
 def evaluate(options: argparse.Namespace) -> int:
     """Measures and prints one report. Raises VoicedError."""
     _check(options)
-    if options.check < 0:
-        raise UsageError("--check", f"must be a number of queries from 0, got {options.check}")
     if options.ends:
         return _ends(options)
+    _check_turns(options, "give --data DIR or --synthetic FILE")
+    if options.check < 0:
+        raise UsageError("--check", f"must be a number of queries from 0, got {options.check}")
     from .evaluation import endpoint_figures, endpoint_points, endpoint_report, endpoint_run
 
     if options.picture:
@@ -140,6 +141,9 @@ def _ends(options: argparse.Namespace) -> int:
     """Holds what labels ends against ends that are known. Raises VoicedError."""
     if not options.synthetic:
         raise UsageError("--ends", "wants ends that are known", "give --synthetic FILE")
+    others = {"--data": options.data, "--picture": options.picture, "--no-detector": options.no_detector}
+    if given := [name for name, value in others.items() if value]:
+        raise UsageError("--ends", "measures the recordings of --synthetic, and their ends alone", f"leave {' and '.join(given)} out")
     need("pocketsphinx", "--ends", "aligns with")
     from .evaluation import endpoint_run, ends_check
     from .evaluation.clips import first_of, told
@@ -150,7 +154,7 @@ def _ends(options: argparse.Namespace) -> int:
     vad = vad_of(default_library(options.path or settings.models.path).find(settings.models.vad, "vad").files["model"])
     left_out: list[LeftOut] = []
     aligner = _aligner(options)
-    queries = endpoint_run.queries(replace(_asked(options), data=None), vad, aligner, meter(), left_out)
+    queries = endpoint_run.queries(_asked(options), vad, aligner, meter(), left_out)
     rows = ends_check.compare(queries, vad, aligner, options.seed)
     if not rows:
         raise InputError(str(options.synthetic), f"has no query to measure by{first_of(left_out)}", "name one that has some")
@@ -168,6 +172,7 @@ def _ends(options: argparse.Namespace) -> int:
 def tune(options: argparse.Namespace) -> int:
     """Searches, and prints a difference. Exit code 1 where nothing stays within the budget. Raises VoicedError."""
     _check(options)
+    _check_turns(options, "give --data DIR, --synthetic FILE, or recordings to tune by")
     from .evaluation import endpoint_run, endpoint_tune
 
     with runtime_directory() as runtime:
@@ -198,7 +203,6 @@ def tune(options: argparse.Namespace) -> int:
 
 
 def _told(figures: Figures, judged: Judged) -> str:
-
     final = (
         "none ended" if figures.final is None else f"final {figures.final.median_ms:.0f} / {figures.final.p90_ms:.0f} ms after the speech"
     )
@@ -252,11 +256,15 @@ def _where(options: argparse.Namespace) -> str:
     return " and ".join([*folders, *([f"{files} recordings"] if files else [])])
 
 
-def _check(options: argparse.Namespace) -> None:
-    """What must be true before anything is loaded."""
+def _check_turns(options: argparse.Namespace, advice: str) -> None:
+    """Whether turns can be judged; `advice` says how they are named."""
     need("jiwer", "endpoint", "counts word errors with")
     if not (options.data or options.synthetic or getattr(options, "recordings", None)):
-        raise UsageError("endpoint", "wants turns to judge by", "give --data DIR, --synthetic FILE, or recordings to tune by")
+        raise UsageError("endpoint", "wants turns to judge by", advice)
+
+
+def _check(options: argparse.Namespace) -> None:
+    """What must be true before anything is loaded."""
     if options.limit < 1:
         raise UsageError("--limit", f"must be a number of recordings from 1, got {options.limit}")
     if options.paused < 0:

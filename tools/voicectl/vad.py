@@ -48,6 +48,8 @@ def evaluate(options: argparse.Namespace) -> int:
         need("pocketsphinx", "--lateness", "aligns with")
     if options.limit < 1:
         raise UsageError("--limit", f"must be a number of recordings from 1, got {options.limit}")
+    if options.synthetic and not options.lateness:
+        raise UsageError("--synthetic", "is measured for --lateness alone", "add --lateness, or leave --synthetic out")
     from .evaluation import vad_lateness, vad_measure
     from .evaluation.clips import first_of, told
     from .evaluation.measure import vad_of

@@ -23,7 +23,7 @@ from .tables import Table
 from .true_ends import ALIGNMENT, EAR, believed
 
 BELOW_DB = (None, 40.0, 30.0, 20.0, 10.0)
-"""A room's noise so far below the speech; None: as it was made. Recordings have about 40 to 60, from across a noisy room 20."""
+"""A room's noise so far below the speech; None: as it was made. Most recordings have 35 to 65, from across a noisy room 20."""
 BELIEVED = "believed"
 
 WHAT = (
