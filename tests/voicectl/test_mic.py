@@ -130,10 +130,13 @@ def test_a_bad_microphone(pipewire: SoundServer, env: dict[str, str], tmp_path: 
 
 
 def test_digital_silence_has_a_code_for_scripts(env: dict[str, str]) -> None:
-    out = mic(env, "test", "--device", "mic48-mic", "--seconds", "1", "--json", code=1)
-    found = json.loads(out)
-    assert found["grade"] == "fail"
-    assert "digital_silence" in {one["code"] for one in found["findings"]}
+    for _ in range(10):  # what an earlier test played may still be sounding
+        done = run("voicectl", "mic", "test", "--device", "mic48-mic", "--seconds", "1", "--json", env=env)
+        found = json.loads(done.stdout)
+        if "digital_silence" in {one["code"] for one in found["findings"]}:
+            assert (done.returncode, found["grade"]) == (1, "fail")
+            return
+    pytest.fail(f"ten times no silence: {found['findings']}")
 
 
 @pytest.mark.parametrize("verb", ["test", "record", "wake", "latency"])
