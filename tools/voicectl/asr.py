@@ -83,8 +83,7 @@ def evaluate(options: argparse.Namespace) -> int:
         for paths in options.paths
         for language in options.language
     ]
-    held_out = options.held_out or (HELD_OUT if HELD_OUT.is_file() else None)
-    known = clips.read_clips(options.data, clips.read_held_out(held_out) if held_out else frozenset())
+    known = clips.read_clips(options.data, held_out(options.held_out))
     chosen = clips.choose(known, options.sets, options.limit, options.seed)
     threshold = defaults().endpoint.token_threshold if options.token_threshold is None else options.token_threshold
     rules = measure.Rules(threshold, tuple(sorted(set(options.pause_ms))), options.seed)
@@ -116,6 +115,14 @@ def _check(options: argparse.Namespace) -> None:
         raise UsageError("--seed", f"must be a number from 0, got {options.seed}")
     if wrong := [ms for ms in options.pause_ms if not 100 <= ms <= 5000]:
         raise UsageError("--pause-ms", f"must be 100 to 5000, got {wrong[0]}")
+
+
+def held_out(file: Path | None = None) -> frozenset[str]:
+    """What no model was trained on: by the file that is named, else the checkout's own; nothing where there is none. Raises InputError."""
+    from .evaluation.clips import read_held_out
+
+    file = file or (HELD_OUT if HELD_OUT.is_file() else None)
+    return read_held_out(file) if file else frozenset()
 
 
 def progress(name: str, done: int, total: int) -> None:

@@ -25,7 +25,7 @@ from voiced.api import (
     runtime_directory,
 )
 
-from .asr import HELD_OUT
+from .asr import held_out
 from .extras import need
 from .wake import meter
 
@@ -241,13 +241,10 @@ def _aligner(options: argparse.Namespace) -> Aligner:
 
 
 def _asked(options: argparse.Namespace) -> Asked:
-    from .evaluation.clips import read_held_out
     from .evaluation.endpoint_run import Asked
 
-    held_out = options.held_out or (HELD_OUT if HELD_OUT.is_file() else None)
-    names = read_held_out(held_out) if held_out else frozenset()
     files = tuple(getattr(options, "recordings", ()))
-    return Asked(options.data, options.synthetic, files, names, options.limit, options.paused, options.seed)
+    return Asked(options.data, options.synthetic, files, held_out(options.held_out), options.limit, options.paused, options.seed)
 
 
 def _where(options: argparse.Namespace) -> str:

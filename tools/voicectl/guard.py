@@ -14,7 +14,7 @@ from pathlib import Path
 
 from voiced.api import InputError, UsageError, default_library, defaults, runtime_directory
 
-from .asr import HELD_OUT, progress
+from .asr import held_out, progress
 from .extras import need
 
 
@@ -44,8 +44,7 @@ def evaluate(options: argparse.Namespace) -> int:
     model = settings.models.second_pass
     models = default_library(options.path)
     models.find(model, "second-pass")
-    held_out = options.held_out or (HELD_OUT if HELD_OUT.is_file() else None)
-    known = clips.read_clips(options.data, clips.read_held_out(held_out) if held_out else frozenset())
+    known = clips.read_clips(options.data, held_out(options.held_out))
     chosen = clips.choose(known, (), options.limit, options.seed).sets if known.sets and options.limit != 0 else {}
     left_out: list[clips.LeftOut] = []
     with runtime_directory() as runtime:

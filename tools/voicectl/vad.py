@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from voiced.api import InputError, UsageError, cache_directory, counted, default_library, defaults
 
-from .asr import HELD_OUT
+from .asr import held_out
 from .extras import need
 from .wake import meter
 
@@ -84,9 +84,7 @@ def _lateness(options: argparse.Namespace, vad: Vad, rules: Sequence[Rules], lef
     """Of the queries that `endpoint eval` draws from the same folder."""
     from .evaluation import endpoint_run, vad_lateness
     from .evaluation.alignment import Aligner
-    from .evaluation.clips import read_held_out
 
-    held_out = read_held_out(HELD_OUT) if HELD_OUT.is_file() else frozenset[str]()
-    asked = endpoint_run.Asked(options.data, options.synthetic, (), held_out, options.limit, 0, 0)
+    asked = endpoint_run.Asked(options.data, options.synthetic, (), held_out(), options.limit, 0, 0)
     aligner = Aligner(cache_directory() / "endpoint" / "ends")
     return vad_lateness.lateness(endpoint_run.queries(asked, vad, aligner, meter(), left_out), vad, rules)

@@ -35,7 +35,7 @@ _WORD_START = "▁"
 _AHEAD_MS = 480
 """Silence that `foresee` lets a model hear, besides its tail: starter-en's end tokens stand 150 to 450 ms after a command's sound."""
 
-NOTHING = np.zeros(0, np.int16)
+_NOTHING = np.zeros(0, np.int16)
 
 _WARM_UP = 16_000
 """Samples of silence: three chunks and the tail of any model we know."""
@@ -102,7 +102,7 @@ class Transducer:
         """Between turns: no stream is open."""
         self._stream: Stream | None = None
         self._catching_up: CatchingUp | None = None
-        self._late = NOTHING  # sound of the turn that its stream has not heard
+        self._late = _NOTHING  # sound of the turn that its stream has not heard
         self._words: Words | None = None
         self._decoded = 0  # chunks of the open stream
 
@@ -153,9 +153,8 @@ class Transducer:
             self._hear(stream, self._late[:heard])
             self._foreseen += heard
             self._late = self._late[heard:]
-        return None if self._catching_up.late else self._caught_up(stream)
-
-    def _caught_up(self, stream: Stream) -> Words | None:
+        if self._catching_up.late:
+            return None
         self._catching_up = None
         return self._changed(stream.hypothesis())
 

@@ -131,9 +131,9 @@ class _Turn:
                 case CloseTurn():
                     self.closed = item.sample
                     if item.flush:
-                        self.flush_ms = self._tape.flush_ms + self._tape.steps_ms.get(item.sample, 0.0)
-                        if self._catching_up:
-                            self.flush_ms = self._tape.flush_ms + self._tape.compute_ms(self._catching_up.late)
+                        late = self._catching_up
+                        before = self._tape.compute_ms(late.late) if late else self._tape.steps_ms.get(item.sample, 0.0)
+                        self.flush_ms = before + self._tape.flush_ms
                         todo.extend(self._machine.take(self._first_pass(item)))
                 case Rewrite():
                     todo.extend(self._machine.take(self._rewritten(item)))

@@ -73,8 +73,7 @@ class Tape:
     @property
     def windows(self) -> Iterator[tuple[SpeechProbability, Words | None]]:
         """The facts by windows of the VAD: each its probability, and what the recognizer knew anew after it."""
-        ends = iter((*self.facts[1:], None))
-        for fact, after in zip(self.facts, ends, strict=True):
+        for fact, after in zip(self.facts, (*self.facts[1:], None), strict=True):
             if isinstance(fact, SpeechProbability):
                 yield fact, after if isinstance(after, Words) else None
 
